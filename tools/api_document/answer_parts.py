@@ -86,9 +86,11 @@ def since(version: Version, schema: Schema) -> Schema:
 
 def without(schema: Schema, *names: str) -> Schema:
     """Return the schema of an object without some of its fields."""
-    kept = {key: each for key, each in schema["properties"].items() if key not in names}
+    properties = {
+        key: field for key, field in schema["properties"].items() if key not in names
+    }
     required = [key for key in schema["required"] if key not in names]
-    return {**schema, "properties": kept, "required": required}
+    return {**schema, "properties": properties, "required": required}
 
 
 _LINK = shown({"rel": TEXT, "href": TEXT})

@@ -48,7 +48,9 @@ _VOLUME_ATTACHMENT = shown(
 VOLUME = shown(
     {
         "id": ID,
-        "status": words({volume_views.MASKED.get(each, each) for each in VolumeStatus}),
+        "status": words(
+            {volume_views.MASKED.get(status, status) for status in VolumeStatus}
+        ),
         "size": NUMBER,
         "availability_zone": TEXT,
         "created_at": TIME,

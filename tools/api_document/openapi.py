@@ -85,7 +85,7 @@ def _pretty(value: Any, indent: str) -> str:
         return flat
     deeper = indent + " "
     if isinstance(value, list):
-        parts = [_pretty(each, deeper) for each in value]
+        parts = [_pretty(item, deeper) for item in value]
         return f"[\n{deeper}" + f",\n{deeper}".join(parts) + f"\n{indent}]"
     parts = [f"{json.dumps(k)}: {_pretty(v, deeper)}" for k, v in value.items()]
     return f"{{\n{deeper}" + f",\n{deeper}".join(parts) + f"\n{indent}}}"
@@ -116,7 +116,7 @@ def document() -> Json:
 
 
 def _operation(route: Route) -> Json:
-    found: Json = {
+    operation: Json = {
         "operationId": operation_id(route),
         "tags": [route.handler.__module__.rpartition(".")[2].replace("_", "-")],
         "summary": (route.handler.__doc__ or "").partition("\n")[0].partition(": ")[2],
@@ -124,13 +124,13 @@ def _operation(route: Route) -> Json:
         "responses": _responses(route),
     }
     if route.since > microversions.MIN:
-        found[EXTENSION] = {"min-ver": microversions.text(route.since)}
+        operation[EXTENSION] = {"min-ver": microversions.text(route.since)}
     body = openapi_bodies.of(route)
     if body is not None:
-        found["requestBody"] = {"required": True, "content": _content(body)}
+        operation["requestBody"] = {"required": True, "content": _content(body)}
     if route.path not in PUBLIC:
-        found["security"] = openapi_security.ONE_OF
-    return found
+        operation["security"] = openapi_security.ONE_OF
+    return operation
 
 
 def operation_id(route: Route) -> str:
@@ -152,17 +152,17 @@ def _parameters_of(route: Route) -> Iterator[Json]:
 
 
 def _query_parameter(parameter: Parameter) -> Json:
-    found: Json = {
+    description: Json = {
         "name": parameter.name,
         "in": "query",
         "description": parameter.what,
         "schema": parameter.schema,
     }
     if parameter.required:
-        found["required"] = True
+        description["required"] = True
     if parameter.since > microversions.MIN:
-        found[EXTENSION] = {"min-ver": microversions.text(parameter.since)}
-    return found
+        description[EXTENSION] = {"min-ver": microversions.text(parameter.since)}
+    return description
 
 
 def _parameters() -> Json:
@@ -185,13 +185,13 @@ def statuses(route: Route) -> set[int]:
 
 
 def _responses(route: Route) -> Json:
-    found: Json = {
+    responses: Json = {
         str(status): {"$ref": f"#/components/responses/{status}"}
         for status in statuses(route)
     }
     for status, handlers in _successes(route).items():
-        found[str(status)] = _success(route, status, handlers)
-    return dict(sorted(found.items()))
+        responses[str(status)] = _success(route, status, handlers)
+    return dict(sorted(responses.items()))
 
 
 def _successes(route: Route) -> dict[int, list[Run]]:
@@ -203,20 +203,22 @@ def _successes(route: Route) -> dict[int, list[Run]]:
 
 
 def _success(route: Route, status: int, handlers: list[Run]) -> Json:
-    bodies = [named(BODIES[each]) for each in handlers if each in BODIES]
-    found: Json = {
+    bodies = [named(BODIES[schema]) for schema in handlers if schema in BODIES]
+    response: Json = {
         "description": _MEANING.get(status, "done"),
         "headers": _headers(route.path.startswith(_API)),
     }
-    different = [each for n, each in enumerate(bodies) if each not in bodies[:n]]
+    different = [schema for n, schema in enumerate(bodies) if schema not in bodies[:n]]
     if different:
         one_schema = different[0] if len(different) == 1 else {"anyOf": different}
-        found["content"] = _content(one_schema, OTHER_TYPES.get(route.handler, _JSON))
+        response["content"] = _content(
+            one_schema, OTHER_TYPES.get(route.handler, _JSON)
+        )
     if len(bodies) not in (0, len(handlers)):
-        found["description"] += f"; {BODILESS}"
+        response["description"] += f"; {BODILESS}"
     if bodies and route.method == "POST":
-        found["links"] = _links(route)
-    return found
+        response["links"] = _links(route)
+    return response
 
 
 _MEANING = {
@@ -229,7 +231,7 @@ _MEANING = {
 def _links(route: Route) -> Json:
     """Return the operations on what the route creates, each with the id to use."""
     (body,) = [BODIES.get(route.handler, {})]
-    found: Json = {}
+    links: Json = {}
     for name, schema in body.get("properties", {}).items():
         if "id" not in schema.get("properties", {}):
             continue
@@ -238,8 +240,8 @@ def _links(route: Route) -> Json:
             if other.path.startswith(f"{route.path}/{{id}}"):
                 linked = {"operationId": operation_id(other)}
                 parameters = {"parameters": {"id": ident}}
-                found[operation_id(other)] = linked | parameters
-    return found
+                links[operation_id(other)] = linked | parameters
+    return links
 
 
 def _content(schema: Mapping[str, Any], media_type: str = _JSON) -> Json:

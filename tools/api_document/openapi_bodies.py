@@ -24,7 +24,7 @@ def of(route: Route) -> Schema | None:
     """Return the schema of the body that a route takes, or None."""
     actions = reference.actions(route)
     if actions:
-        return {"oneOf": [_of_action(each) for each in actions.values()]}
+        return {"oneOf": [_of_action(action) for action in actions.values()]}
     forms = reference.forms(route.handler)
     return newest(forms[0], route.since) if forms else None
 
@@ -39,7 +39,7 @@ def newest(form: Form, first: Version) -> Schema:
     versions = sorted(form.schemas)
     schema = form.schemas[versions[-1]]
     for version in reversed(versions[1:]):
-        before = [form.schemas[each] for each in versions if each < version]
+        before = [form.schemas[since] for since in versions if since < version]
         schema = _noted(schema, before, max(version, first))
     return schema
 
@@ -49,7 +49,7 @@ def _noted(schema: Schema, before: list[Schema], version: Version) -> Schema:
     properties = schema.get("properties", {})
     noted: dict[str, Any] = {}
     for name, field in properties.items():
-        older = [each["properties"][name] for each in before if _has(each, name)]
+        older = [former["properties"][name] for former in before if _has(former, name)]
         if older:
             noted[name] = _noted(field, older, version)
         else:

@@ -50,5 +50,5 @@ def _inner(schema: Any) -> Any:
     if isinstance(schema, Mapping):
         return {key: named(value) for key, value in schema.items()}
     if isinstance(schema, list | tuple):
-        return [named(each) for each in schema]
+        return [named(item) for item in schema]
     return schema

@@ -61,8 +61,8 @@ _PAGE = (
     Parameter("project_id", "those of a project"),
 )
 _MESSAGE_PAGE = tuple(
-    Parameter(each.name, each.what, each.schema, microversions.MESSAGE_PAGES)
-    for each in _PAGE
+    Parameter(entry.name, entry.what, entry.schema, microversions.MESSAGE_PAGES)
+    for entry in _PAGE
 )
 #: Filters with a schema or a microversion of their own.
 _FILTERS: Mapping[str, Parameter] = {
@@ -86,7 +86,7 @@ _FORCE = Parameter("force", "also in another status", FLAG, microversions.DELETE
 def _list(resource: str, *more: Parameter) -> tuple[Parameter, ...]:
     """Return the parameters of a list with filters."""
     names = resource_filters.FILTERS[resource]
-    filters = [_FILTERS.get(each, Parameter(each, "filter")) for each in names]
+    filters = [_FILTERS.get(name, Parameter(name, "filter")) for name in names]
     return (*_PAGE, *more, *filters)
 
 
@@ -123,15 +123,15 @@ PARAMETERS: Mapping[Handler, tuple[Parameter, ...]] = {
     catalog_pages.filters: (Parameter("resource", "those of one resource"),),
     qos.index: (
         *_PAGE,
-        *(Parameter(each, "filter") for each in ("id", "name", "consumer")),
+        *(Parameter(name, "filter") for name in ("id", "name", "consumer")),
     ),
     qos.delete: (Parameter("force", "also while volume types have them", FLAG),),
     qos.associate: (_TYPE_ID,),
     qos.disassociate: (_TYPE_ID,),
     quotas.show: (Parameter("usage", "also what is used", FLAG),),
     quotas.limits: tuple(
-        Parameter(each, "another project", since=microversions.LIMITS_OF_PROJECT)
-        for each in ("project_id", "tenant_id")
+        Parameter(name, "another project", since=microversions.LIMITS_OF_PROJECT)
+        for name in ("project_id", "tenant_id")
     ),
     hosts.index: (Parameter("volume_id", "those of one volume", ID),),
 }

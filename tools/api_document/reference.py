@@ -87,7 +87,7 @@ def forms(handler: Handler) -> list[Form]:
     """Return the forms that a handler names: those of the body it reads."""
     names = handler.__code__.co_names
     named = (getattr(of, name, None) for name in names for of in _SCHEMAS)
-    return [each for each in named if isinstance(each, Form)]
+    return [form for form in named if isinstance(form, Form)]
 
 
 def _module(handler: Handler) -> ModuleType:
@@ -204,14 +204,14 @@ def _bodies(route: Route) -> Iterator[str]:
 def _fields(form: Form) -> Iterator[str]:
     """Yield a table of the fields of a form, each with its first microversion."""
     yield from ["", "| field | required | since | value |", "|---|---|---|---|"]
-    found: dict[str, str] = {}
+    rows: dict[str, str] = {}
     for since in sorted(form.schemas):
         for path, required, schema in _flat(form.schemas[since], ""):
-            first = found[path].split(" | ")[2] if path in found else text(since)
+            first = rows[path].split(" | ")[2] if path in rows else text(since)
             needed = "yes" if required else ""
-            found[path] = f"| `{path}` | {needed} | {first} | {_value(schema)} |"
-    yield from found.values()
-    if not found:
+            rows[path] = f"| `{path}` | {needed} | {first} | {_value(schema)} |"
+    yield from rows.values()
+    if not rows:
         yield f"| (any key) | | {text(min(form.schemas))} | a text |"
 
 

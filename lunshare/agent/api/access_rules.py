@@ -108,13 +108,13 @@ class AccessRules:
         # Another thread may load new rules meanwhile. What these decide is
         # remembered with them.
         loaded = self._loaded
-        known, until = loaded.remembered.get(key, (False, 0.0))
-        if until <= time.monotonic():
-            known, until = self._ask(loaded, rule, ctx)
+        allowed, expiry = loaded.remembered.get(key, (False, 0.0))
+        if expiry <= time.monotonic():
+            allowed, expiry = self._ask(loaded, rule, ctx)
             if len(loaded.remembered) >= _REMEMBERED_MAX:
                 loaded.remembered.clear()
-            loaded.remembered[key] = (known, until)
-        return known
+            loaded.remembered[key] = (allowed, expiry)
+        return allowed
 
     def shows(self, rule: str, ctx: RequestContext) -> bool:
         """Return whether the rule allows a part of an answer; never raises.
@@ -182,15 +182,15 @@ def _load(conf: cfg.ConfigOpts) -> _Loaded:
 
 def _files(conf: cfg.ConfigOpts) -> list[Path]:
     """Return the policy files that exist, in the order in which they are read."""
-    found = []
+    files = []
     main = conf.find_file(conf.oslo_policy.policy_file)
     if main:
-        found.append(Path(main))
+        files.append(Path(main))
     for name in conf.oslo_policy.policy_dirs:
         folder = conf.find_file(name)
         if folder:
-            found += sorted(each for each in Path(folder).iterdir() if each.is_file())
-    return found
+            files += sorted(file for file in Path(folder).iterdir() if file.is_file())
+    return files
 
 
 def _check(file: Path) -> None:
@@ -249,16 +249,16 @@ def _lines(file: Path, node: yaml.Node | None) -> dict[str, int]:
 
     :raises StartupError: one is there twice. YAML would use the last of the two.
     """
-    found: dict[str, int] = {}
+    lines: dict[str, int] = {}
     for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
         line = key.start_mark.line + 1
-        if key.value in found:
+        if key.value in lines:
             raise StartupError(
                 f"policy file {file}, line {line}: rule {key.value!r} is in line"
-                f" {found[key.value]} already: remove one of them"
+                f" {lines[key.value]} already: remove one of them"
             )
-        found[str(key.value)] = line
-    return found
+        lines[str(key.value)] = line
+    return lines
 
 
 def _check_one(where: str, name: object, check: object, known: set[str]) -> None:

@@ -77,7 +77,7 @@ def no_such_path() -> Fault:
 
 def family_of(error: type) -> type | None:
     """Return the class in ``FAMILIES`` that an error belongs to."""
-    return next((each for each in error.__mro__ if each in FAMILIES), None)
+    return next((base for base in error.__mro__ if base in FAMILIES), None)
 
 
 def answer(error: Exception, request_id: str) -> Answer:

@@ -68,16 +68,16 @@ def negotiate(header: str | None) -> Version:
 
 
 def _negotiated(header: str) -> Version:
-    wanted = _of_volume(header)
-    if wanted is None:
+    number = _of_volume(header)
+    if number is None:
         return MIN
-    if wanted == "latest":
+    if number == "latest":
         return MAX
-    version = _parse(wanted)
+    version = _parse(number)
     if not MIN <= version <= MAX:
         raise Fault(
             406,
-            f"Version {wanted[:32]} is not supported:"
+            f"Version {number[:32]} is not supported:"
             f" ask for {text(MIN)} to {text(MAX)}.",
         )
     return version
@@ -88,14 +88,14 @@ _remembered = lru_cache(maxsize=256)(_negotiated)
 
 def _of_volume(header: str) -> str | None:
     for item in header.split(","):
-        service, _, wanted = item.strip().partition(" ")
+        service, _, number = item.strip().partition(" ")
         if service == "volume":
-            return wanted.strip()
+            return number.strip()
     return None
 
 
-def _parse(wanted: str) -> Version:
-    major, _, minor = wanted.partition(".")
+def _parse(number: str) -> Version:
+    major, _, minor = number.partition(".")
     if all(p.isascii() and p.isdigit() and len(p) <= 9 for p in (major, minor)):
         return int(major), int(minor)
     raise Invalid(

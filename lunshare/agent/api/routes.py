@@ -272,10 +272,10 @@ def without_project(path: str) -> tuple[str, str | None]:
 
     The name of a resource in the table is never a project.
     """
-    first, _, rest = path.removeprefix(_PREFIX).partition("/")
+    first, _, remainder = path.removeprefix(_PREFIX).partition("/")
     if first in _RESOURCES:
         return path, None
-    return _PREFIX + rest, first
+    return _PREFIX + remainder, first
 
 
 def as_text() -> str:

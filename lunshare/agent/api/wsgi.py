@@ -60,8 +60,8 @@ class Resource:
         self._allowed = ", ".join(sorted(methods))
         for method in falcon.COMBINED_METHODS:
             route = methods.get(method)
-            found = partial(self._answer, route) if route else self._refuse
-            setattr(self, f"on_{method.lower()}", found)
+            responder = partial(self._answer, route) if route else self._refuse
+            setattr(self, f"on_{method.lower()}", responder)
 
     def _answer(
         self, route: Route, req: Request, resp: falcon.Response, **args: str

@@ -36,12 +36,12 @@ class Result(NamedTuple):
     code: int = DONE
 
 
-def pools(node: Node, asked: Namespace) -> Result:
+def pools(node: Node, arguments: Namespace) -> Result:
     """List the pools: capacity, capabilities and problems."""
-    found = node.get("/scheduler-stats/get_pools?detail=true")["pools"]
+    pools = node.get("/scheduler-stats/get_pools?detail=true")["pools"]
     head = ("POOL", "STATE", "TOTAL", "FREE", "PROVISIONED", "VOLUMES", "WIPING")
-    rows = [_pool(pool["name"], pool["capabilities"]) for pool in found]
-    return Result(found, table((*head, "PROTOCOL", "SHARED", "WHY"), rows))
+    rows = [_pool(pool["name"], pool["capabilities"]) for pool in pools]
+    return Result(pools, table((*head, "PROTOCOL", "SHARED", "WHY"), rows))
 
 
 def _pool(name: str, caps: dict[str, Any]) -> list[Any]:
@@ -60,62 +60,68 @@ def _pool(name: str, caps: dict[str, Any]) -> list[Any]:
     ]
 
 
-def explain(node: Node, asked: Namespace) -> Result:
+def explain(node: Node, arguments: Namespace) -> Result:
     """Show which pool a volume would get, and why each other pool would not be used."""
-    volume = {"size": asked.size, "volume_type": asked.type}
-    volume["availability_zone"] = asked.zone
-    found = node.post("/scheduler-stats/explain", {"volume": volume})["explanation"]
+    volume = {"size": arguments.size, "volume_type": arguments.type}
+    volume["availability_zone"] = arguments.zone
+    explanation = node.post("/scheduler-stats/explain", {"volume": volume})[
+        "explanation"
+    ]
     results = [
-        [pool["name"], each["name"], _RESULT[each["passed"]], each["reason"]]
-        for pool in found["pools"]
-        for each in pool["filters"]
+        [pool["name"], result["name"], _RESULT[result["passed"]], result["reason"]]
+        for pool in explanation["pools"]
+        for result in pool["filters"]
     ]
     weights = [
-        [pool["name"], *(each[key] for key in _WEIGHT)]
-        for pool in found["pools"]
-        for each in pool["weighers"]
+        [pool["name"], *(result[key] for key in _WEIGHT)]
+        for pool in explanation["pools"]
+        for result in pool["weighers"]
     ]
-    lines = [f"chosen: {found['chosen'] or 'none'}", ""]
+    lines = [f"chosen: {explanation['chosen'] or 'none'}", ""]
     lines += [table(("POOL", "FILTER", "RESULT", "REASON"), results)]
     if weights:
         head = ("POOL", "WEIGHER", "VALUE", "MULTIPLIER", "WEIGHT")
         lines += ["", table(head, weights)]
-    return Result(found, "\n".join(lines), DONE if found["chosen"] else NO_BACKEND)
+    return Result(
+        explanation, "\n".join(lines), DONE if explanation["chosen"] else NO_BACKEND
+    )
 
 
-def errors(node: Node, asked: Namespace) -> Result:
+def errors(node: Node, arguments: Namespace) -> Result:
     """List volumes, snapshots and attachments with the reason of their status."""
-    found = [
-        {"kind": kind, **{key: each.get(key) for key in _ERROR_KEYS}}
+    items = [
+        {"kind": kind, **{key: item.get(key) for key in _ERROR_KEYS}}
         for kind in ("volume", "snapshot", "attachment")
-        for each in _every(node, f"{kind}s")
-        if each.get("status_reason")
+        for item in _every(node, f"{kind}s")
+        if item.get("status_reason")
     ]
-    rows = [list(each.values()) for each in found]
-    return Result(found, table(("KIND", "ID", "NAME", "STATUS", "REASON"), rows))
+    rows = [list(item.values()) for item in items]
+    return Result(items, table(("KIND", "ID", "NAME", "STATUS", "REASON"), rows))
 
 
 def _every(node: Node, resource: str) -> Iterator[dict[str, Any]]:
     """Yield every item of a resource in all projects, page by page."""
     query = {"all_tenants": "1", "sort": "created_at:asc"}
     while True:
-        found = node.get(f"/{resource}/detail?{urlencode(query)}")
-        yield from found[resource]
-        if f"{resource}_links" not in found:
+        page = node.get(f"/{resource}/detail?{urlencode(query)}")
+        yield from page[resource]
+        if f"{resource}_links" not in page:
             return
-        query["marker"] = found[resource][-1]["id"]
+        query["marker"] = page[resource][-1]["id"]
 
 
-def hosts(node: Node, asked: Namespace) -> Result:
+def hosts(node: Node, arguments: Namespace) -> Result:
     """List which host has which volume, in which mode, with which session."""
-    which = {"volume_id": volume_id(node, asked.volume)} if asked.volume else {}
-    query = urlencode(which)
-    found = node.get(f"/lunshare/hosts?{query}")["hosts"]
-    rows = [_host(each) for each in found]
+    condition = (
+        {"volume_id": volume_id(node, arguments.volume)} if arguments.volume else {}
+    )
+    query = urlencode(condition)
+    hosts = node.get(f"/lunshare/hosts?{query}")["hosts"]
+    rows = [_host(host) for host in hosts]
     head = ("VOLUME", "HOST", "INITIATOR", "MODE", "STATUS", "SESSIONS", "ADDRESS")
     text = table((*head, "KERNEL", "PROBLEM"), rows)
-    wrong = any(each["problem"] for each in found)
-    return Result(found, text, DISAGREEMENT if wrong else DONE)
+    wrong = any(host["problem"] for host in hosts)
+    return Result(hosts, text, DISAGREEMENT if wrong else DONE)
 
 
 def volume_id(node: Node, name: str) -> str:
@@ -123,87 +129,95 @@ def volume_id(node: Node, name: str) -> str:
     if _UUID.fullmatch(name):
         return name
     query = urlencode({"name": name, "all_tenants": 1})
-    found = node.get(f"/volumes?{query}")["volumes"]
-    if len(found) == 1:
-        return str(found[0]["id"])
+    volumes = node.get(f"/volumes?{query}")["volumes"]
+    if len(volumes) == 1:
+        return str(volumes[0]["id"])
     raise Refused(
-        f"{len(found)} volumes are named {name!r}; give an id of: "
-        + ", ".join(each["id"] for each in found)
-        if found
+        f"{len(volumes)} volumes are named {name!r}; give an id of: "
+        + ", ".join(volume["id"] for volume in volumes)
+        if volumes
         else f"no volume has the id or the name {name!r}"
     )
 
 
-def _host(shown: dict[str, Any]) -> list[Any]:
+def _host(host: dict[str, Any]) -> list[Any]:
     return [
-        shown["volume_name"] or shown["volume_id"],
-        shown["host"],
-        shown["initiator"],
-        shown["mode"],
-        shown["status"],
-        shown["sessions"],
-        ",".join(shown["addresses"]),
-        shown["allowed"],
-        shown["problem"],
+        host["volume_name"] or host["volume_id"],
+        host["host"],
+        host["initiator"],
+        host["mode"],
+        host["status"],
+        host["sessions"],
+        ",".join(host["addresses"]),
+        host["allowed"],
+        host["problem"],
     ]
 
 
-def orphans(node: Node, asked: Namespace) -> Result:
+def orphans(node: Node, arguments: Namespace) -> Result:
     """List exports, disks and snapshots that lunshare created and that have no row."""
-    found = node.get("/lunshare/orphans")["orphans"]
-    rows = [[each[key] for key in ("kind", "id", "backend", "where")] for each in found]
-    return Result(found, table(("KIND", "ID", "BACKEND", "WHERE"), rows))
+    orphans = node.get("/lunshare/orphans")["orphans"]
+    rows = [
+        [orphan[key] for key in ("kind", "id", "backend", "where")]
+        for orphan in orphans
+    ]
+    return Result(orphans, table(("KIND", "ID", "BACKEND", "WHERE"), rows))
 
 
-def recover(node: Node, asked: Namespace) -> Result:
+def recover(node: Node, arguments: Namespace) -> Result:
     """Recover a volume from an orphaned disk. It keeps its id and is available."""
-    body = {"id": asked.volume, "name": asked.name, "volume_type": asked.type}
+    body = {
+        "id": arguments.volume,
+        "name": arguments.name,
+        "volume_type": arguments.type,
+    }
     volume = node.post("/lunshare/orphans", {"volume": body})["volume"]
     return Result(volume, f"volume {volume['id']} of {volume['size']} GiB is recovered")
 
 
-def delete_orphan(node: Node, asked: Namespace) -> Result:
+def delete_orphan(node: Node, arguments: Namespace) -> Result:
     """Delete one orphan. Without --yes it only shows what would be deleted."""
-    for each in node.get("/lunshare/orphans")["orphans"]:
-        if (each["kind"], each["id"]) == (asked.kind, asked.id):
+    for orphan in node.get("/lunshare/orphans")["orphans"]:
+        if (orphan["kind"], orphan["id"]) == (arguments.kind, arguments.id):
             break
     else:
         raise Refused(
-            f"there is no orphaned {asked.kind} {asked.id}: see lunshare orphans"
+            f"there is no orphaned {arguments.kind} {arguments.id}:"
+            " see lunshare orphans"
         )
-    if not asked.yes:
-        text = f"would delete: {each['where']}\nnothing is deleted without --yes"
-        return Result(each, text)
-    node.delete(f"/lunshare/orphans/{asked.kind}/{asked.id}")
-    return Result(each, f"deleted: {each['where']}")
+    if not arguments.yes:
+        text = f"would delete: {orphan['where']}\nnothing is deleted without --yes"
+        return Result(orphan, text)
+    node.delete(f"/lunshare/orphans/{arguments.kind}/{arguments.id}")
+    return Result(orphan, f"deleted: {orphan['where']}")
 
 
-def wipes(node: Node, asked: Namespace) -> Result:
+def wipes(node: Node, arguments: Namespace) -> Result:
     """List deleted disks that are still being wiped; sizes are in GiB."""
-    found = node.get("/lunshare/wipes")["wipes"]
+    wipes = node.get("/lunshare/wipes")["wipes"]
     rows = [
-        [each["name"], each["backend"], _gib(each["size"]), _gib(each["left"])]
-        for each in found
+        [wipe["name"], wipe["backend"], _gib(wipe["size"]), _gib(wipe["left"])]
+        for wipe in wipes
     ]
-    return Result(found, table(("NAME", "BACKEND", "SIZE", "LEFT"), rows))
+    return Result(wipes, table(("NAME", "BACKEND", "SIZE", "LEFT"), rows))
 
 
-def messages(node: Node, asked: Namespace) -> Result:
+def messages(node: Node, arguments: Namespace) -> Result:
     """List why volumes could not be created, in all projects, newest first."""
-    query = urlencode({"all_tenants": 1, "limit": asked.limit})
-    found = node.get(f"/messages?{query}")["messages"]
+    query = urlencode({"all_tenants": 1, "limit": arguments.limit})
+    messages = node.get(f"/messages?{query}")["messages"]
     rows = [
         [
-            each["created_at"].partition(".")[0],
-            each["message_level"],
-            each["request_id"],
-            each.get("resource_uuid"),
-            each["user_message"],
+            message["created_at"].partition(".")[0],
+            message["message_level"],
+            message["request_id"],
+            message.get("resource_uuid"),
+            message["user_message"],
         ]
-        for each in found
+        for message in messages
     ]
     head = ("TIME", "LEVEL", "REQUEST", "RESOURCE", "MESSAGE")
-    return Result(found, table(head, rows))
+    return Result(messages, table(head, rows))
 
 
 def _gib(size: int) -> float:

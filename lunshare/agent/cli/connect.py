@@ -38,15 +38,15 @@ def describe(
     )
 
 
-def connect(node: Node, asked: argparse.Namespace) -> Result:
+def connect(node: Node, arguments: argparse.Namespace) -> Result:
     """Attach a volume to this host and log in; print the path of its disk."""
-    initiator = Initiator(asked.multipath)
+    initiator = Initiator(arguments.multipath)
     body = {
-        "volume_uuid": volume_id(node, asked.volume),
+        "volume_uuid": volume_id(node, arguments.volume),
         "connector": initiator.properties(node.local_address()),
     }
-    if asked.mode:
-        body["mode"] = asked.mode
+    if arguments.mode:
+        body["mode"] = arguments.mode
     attachment = node.post("/attachments", {"attachment": body})["attachment"]
     path = ""
     try:
@@ -58,11 +58,11 @@ def connect(node: Node, asked: argparse.Namespace) -> Result:
     return _result(attachment, path)
 
 
-def disconnect(node: Node, asked: argparse.Namespace) -> Result:
+def disconnect(node: Node, arguments: argparse.Namespace) -> Result:
     """Flush and remove the disk of a volume, log out, and end the attachment."""
-    initiator = Initiator(asked.multipath)
-    volume = volume_id(node, asked.volume)
-    attachment = _attachment_of_this_host(node, volume, asked.attachment)
+    initiator = Initiator(arguments.multipath)
+    volume = volume_id(node, arguments.volume)
+    attachment = _attachment_of_this_host(node, volume, arguments.attachment)
     initiator.disconnect(_connection(attachment))
     node.delete(f"/attachments/{attachment['id']}")
     return _result(attachment, "")

@@ -33,9 +33,9 @@ _DIGITS = 18  # of a count
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code."""
-    asked = _parser().parse_args(argv)
+    arguments = _parser().parse_args(argv)
     try:
-        result = asked.command(Node(asked.endpoint), asked)
+        result = arguments.command(Node(arguments.endpoint), arguments)
     except Refused as error:
         return _failed(str(error), commands.REFUSED)
     except Unreachable as error:
@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _failed(str(error), commands.HOST)
     try:
         print(
-            json.dumps(result.answer, indent=2) if asked.json else result.text,
+            json.dumps(result.answer, indent=2) if arguments.json else result.text,
             flush=True,
         )
     except BrokenPipeError:
@@ -54,8 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _endpoint() -> str:
-    known = (os.environ.get(name) for name in ("LUNSHARE_ENDPOINT", "OS_ENDPOINT"))
-    return next(filter(None, known), DEFAULT)
+    endpoints = (os.environ.get(name) for name in ("LUNSHARE_ENDPOINT", "OS_ENDPOINT"))
+    return next(filter(None, endpoints), DEFAULT)
 
 
 def _failed(sentence: str, code: int) -> int:

@@ -28,47 +28,47 @@ _ROLES = "admin, member, reader, service"
 Users = dict[str, User]
 
 
-def add(node: Node, asked: Namespace) -> Result:
+def add(node: Node, arguments: Namespace) -> Result:
     """Add a user, or give one a new password. It is read from standard input."""
-    with users_file.changing(asked.file) as users:
-        former = users.get(asked.name, User(asked.name, b"", ("reader",)))
-        roles = former.roles if asked.roles is None else _roles(asked.roles)
-        project = former.project if asked.project is None else asked.project
+    with users_file.changing(arguments.file) as users:
+        former = users.get(arguments.name, User(arguments.name, b"", ("reader",)))
+        roles = former.roles if arguments.roles is None else _roles(arguments.roles)
+        project = former.project if arguments.project is None else arguments.project
         _check(lambda: users_file.check_project(project))
-        _check(lambda: users_file.check_name(asked.name))
-        users[asked.name] = User(asked.name, _hash(_password()), roles, project)
-    return _shown([users[asked.name]])
+        _check(lambda: users_file.check_name(arguments.name))
+        users[arguments.name] = User(arguments.name, _hash(_password()), roles, project)
+    return _shown([users[arguments.name]])
 
 
-def remove(node: Node, asked: Namespace) -> Result:
+def remove(node: Node, arguments: Namespace) -> Result:
     """Remove a user. Its password is refused at once."""
-    with users_file.changing(asked.file) as users:
-        gone = _require(users, asked.name)
-        del users[asked.name]
-    return _shown([gone])
+    with users_file.changing(arguments.file) as users:
+        user = _require(users, arguments.name)
+        del users[arguments.name]
+    return _shown([user])
 
 
-def set_roles(node: Node, asked: Namespace) -> Result:
+def set_roles(node: Node, arguments: Namespace) -> Result:
     """Replace the roles of a user."""
-    with users_file.changing(asked.file) as users:
-        former = _require(users, asked.name)
-        users[asked.name] = replace(former, roles=_roles(asked.roles))
-    return _shown([users[asked.name]])
+    with users_file.changing(arguments.file) as users:
+        former = _require(users, arguments.name)
+        users[arguments.name] = replace(former, roles=_roles(arguments.roles))
+    return _shown([users[arguments.name]])
 
 
-def list_users(node: Node, asked: Namespace) -> Result:
+def list_users(node: Node, arguments: Namespace) -> Result:
     """List the users, their roles and their projects."""
-    return _shown(users_file.read(asked.file).values())
+    return _shown(users_file.read(arguments.file).values())
 
 
-def run(node: Node, asked: Namespace) -> Result:
+def run(node: Node, arguments: Namespace) -> Result:
     """Manage the users of auth_strategy = http_basic."""
     try:
-        result: Result = asked.verb(node, asked)
+        result: Result = arguments.verb(node, arguments)
     except UsersFileError as error:
         raise Refused(str(error)) from None
     except OSError as error:
-        raise Refused(f"{asked.file} cannot be written: {error.strerror}") from None
+        raise Refused(f"{arguments.file} cannot be written: {error.strerror}") from None
     return result
 
 
@@ -82,16 +82,20 @@ def describe(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -
         ("set-roles", set_roles),
     ):
         text = (verb.__doc__ or "").strip()
-        one = verbs.add_parser(name, parents=[common], help=text, description=text)
-        one.set_defaults(verb=verb)
-        one.add_argument("--file", default=_FILE, help=f"default: {_FILE}")
+        command = verbs.add_parser(name, parents=[common], help=text, description=text)
+        command.set_defaults(verb=verb)
+        command.add_argument("--file", default=_FILE, help=f"default: {_FILE}")
         if verb is not list_users:
-            one.add_argument("name", metavar="NAME")
+            command.add_argument("name", metavar="NAME")
         if verb is set_roles:
-            one.add_argument("roles", metavar="ROLES", help=f"such as member; {_ROLES}")
+            command.add_argument(
+                "roles", metavar="ROLES", help=f"such as member; {_ROLES}"
+            )
         if verb is add:
-            one.add_argument("--roles", help=f"comma-separated, of {_ROLES}")
-            one.add_argument("--project", help="project id (default: the default one)")
+            command.add_argument("--roles", help=f"comma-separated, of {_ROLES}")
+            command.add_argument(
+                "--project", help="project id (default: the default one)"
+            )
 
 
 def _roles(text: str) -> tuple[str, ...]:
@@ -140,10 +144,10 @@ def _hash(password: str) -> bytes:
 
 def _shown(users: Iterable[User]) -> Result:
     """Show users without anything of their passwords."""
-    known = sorted(users, key=lambda user: user.name)
-    found = [
+    ordered = sorted(users, key=lambda user: user.name)
+    rows = [
         {"name": user.name, "roles": list(user.roles), "project": user.project}
-        for user in known
+        for user in ordered
     ]
-    rows = [[user.name, ",".join(user.roles), user.project] for user in known]
-    return Result(found, table(("NAME", "ROLES", "PROJECT"), rows))
+    cells = [[user.name, ",".join(user.roles), user.project] for user in ordered]
+    return Result(rows, table(("NAME", "ROLES", "PROJECT"), cells))

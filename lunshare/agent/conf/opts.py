@@ -65,10 +65,10 @@ def _default() -> list[cfg.Opt]:
 
 def _policy() -> list[tuple[str, Options]]:
     """Return the options of oslo.policy with the defaults of this node."""
-    found = policy_options.list_opts()
-    for _, options in found:
+    groups = policy_options.list_opts()
+    for _, options in groups:
         cfg.set_defaults(options, remote_timeout=_REMOTE_TIMEOUT)
-    return list(found)
+    return list(groups)
 
 
 def register_backend(

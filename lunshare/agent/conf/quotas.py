@@ -9,19 +9,19 @@ from lunshare.agent.model.quota_table import RESOURCES, UNLIMITED, VOLUME_SIZE
 OPTIONS = [
     *(
         cfg.IntOpt(
-            each.option,
-            default=each.default,
+            resource.option,
+            default=resource.default,
             min=UNLIMITED,
             max=2**31 - 1,
-            help=f"{each.what}, at most; -1 is no limit."
+            help=f"{resource.what}, at most; -1 is no limit."
             + (
                 ""
-                if each.name == VOLUME_SIZE
+                if resource.name == VOLUME_SIZE
                 else " PUT /v3/os-quota-class-sets/default overrides it for all"
                 " projects, PUT /v3/os-quota-sets/PROJECT for one."
             ),
         )
-        for each in RESOURCES
+        for resource in RESOURCES
     ),
     cfg.BoolOpt(
         "no_snapshot_gb_quota",

@@ -40,13 +40,13 @@ def sentence(section: str, names: list[str]) -> str:
 
 def unknown(conf: cfg.ConfigOpts, section: str) -> list[str]:
     """Return the options of a section in the files that are not registered."""
-    known = registered.names(conf, section) - _COMMAND_LINE
+    names = registered.names(conf, section) - _COMMAND_LINE
     former = registered.former_names(conf, section)
-    written = {
+    words = {
         name for file in config_files.paths(conf) for name in _section(file, section)
     }
     # oslo.config 10.7 ignores a name with a hyphen for an underscore.
-    return sorted(written - former - known)
+    return sorted(words - former - names)
 
 
 def _section(file: str, name: str) -> list[str]:

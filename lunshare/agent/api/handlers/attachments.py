@@ -16,11 +16,11 @@ from lunshare.agent.service.attachments import connectors, modes
 
 def create(call: Call) -> Answer:
     """POST /attachments: reserve a volume, or open the access of a host"""
-    asked = schemas.ATTACHMENT_CREATE.read(call)["attachment"]
-    instance = asked.get("instance_uuid")
-    mode, connector = asked.get("mode"), _without_nulls(asked.get("connector") or {})
+    fields = schemas.ATTACHMENT_CREATE.read(call)["attachment"]
+    instance = fields.get("instance_uuid")
+    mode, connector = fields.get("mode"), _without_nulls(fields.get("connector") or {})
     new = NewAttachment(
-        volume_id=asked["volume_uuid"].lower(),
+        volume_id=fields["volume_uuid"].lower(),
         instance_uuid=instance and instance.lower(),
         mode=modes.parse(mode, "attachment.mode"),
         connector=connectors.parse(connector) if connector else None,
@@ -50,17 +50,17 @@ def show(call: Call) -> Answer:
 
 def update(call: Call) -> Answer:
     """PUT /attachments/{id}: open the access of the host that the connector names"""
-    sent = schemas.ATTACHMENT_UPDATE.read(call)["attachment"]["connector"]
-    connector = connectors.parse(_without_nulls(sent))
+    fields = schemas.ATTACHMENT_UPDATE.read(call)["attachment"]["connector"]
+    connector = connectors.parse(_without_nulls(fields))
     connect = call.services.attachments.connect
     return _one(connect(call.ctx, call.args["id"], connector))
 
 
 def delete(call: Call) -> Answer:
     """DELETE /attachments/{id}: close the access; list what the volume has left"""
-    left = call.services.attachments.delete(call.ctx, call.args["id"])
+    rows = call.services.attachments.delete(call.ctx, call.args["id"])
     return Answer(
-        200, {"attachments": [volume_views.attachment_brief(row) for row in left]}
+        200, {"attachments": [volume_views.attachment_brief(row) for row in rows]}
     )
 
 
@@ -81,5 +81,5 @@ def _rows(call: Call) -> tuple[Page, list[Attachment]]:
     return page, call.services.attachments.list(call.ctx, page)
 
 
-def _one(found: Attachment) -> Answer:
-    return Answer(200, {"attachment": volume_views.attachment(found)})
+def _one(attachment: Attachment) -> Answer:
+    return Answer(200, {"attachment": volume_views.attachment(attachment)})

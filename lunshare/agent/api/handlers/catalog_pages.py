@@ -21,41 +21,43 @@ def zones(call: Call) -> Answer:
 
 def hosts(call: Call) -> Answer:
     """GET /os-hosts: list the services by host"""
-    found = call.services.node.services(call.ctx)
-    return Answer(200, {"hosts": [operator_views.service_host(row) for row in found]})
+    services = call.services.node.services(call.ctx)
+    return Answer(
+        200, {"hosts": [operator_views.service_host(row) for row in services]}
+    )
 
 
 def host(call: Call) -> Answer:
     """GET /os-hosts/{id}: show what each project has on a backend"""
     name = call.args["id"]
-    found = call.services.node.totals(call.ctx, name)
-    sums = [sum(counts[column] for _, counts in found) for column in range(4)]
+    totals = call.services.node.totals(call.ctx, name)
+    sums = [sum(counts[column] for _, counts in totals) for column in range(4)]
     rows = [operator_views.host_totals(name, "(total)", sums)]
-    rows += [operator_views.host_totals(name, *row) for row in found]
+    rows += [operator_views.host_totals(name, *row) for row in totals]
     return Answer(200, {"host": [{"resource": row} for row in rows]})
 
 
 def extensions(call: Call) -> Answer:
     """GET /extensions: list the extensions of the API"""
-    rows = [operator_views.extension(*each) for each in catalog.EXTENSIONS]
+    rows = [operator_views.extension(*names) for names in catalog.EXTENSIONS]
     return Answer(200, {"extensions": rows})
 
 
 def extension(call: Call) -> Answer:
     """GET /extensions/{id}: show one extension of the API"""
-    for each in catalog.EXTENSIONS:
-        if each[0] == call.args["id"]:
-            return Answer(200, {"extension": operator_views.extension(*each)})
+    for names in catalog.EXTENSIONS:
+        if names[0] == call.args["id"]:
+            return Answer(200, {"extension": operator_views.extension(*names)})
     raise NotFound("extension", call.args["id"])
 
 
 def filters(call: Call) -> Answer:
     """GET /resource_filters: list the filters of lists, by resource"""
-    wanted = call.query.get("resource")
+    name = call.query.get("resource")
     rows = [
         {"resource": resource, "filters": list(keys)}
         for resource, keys in resource_filters.FILTERS.items()
-        if wanted in (None, resource)
+        if name in (None, resource)
     ]
     return Answer(200, {"resource_filters": rows})
 

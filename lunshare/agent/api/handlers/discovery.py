@@ -50,5 +50,5 @@ def _document(call: Call) -> dict[str, Any]:
 
 def document(call: Call) -> Answer:
     """GET /openapi.json: describe every route, body and answer (OpenAPI 3.1)"""
-    written = resources.files("lunshare.agent.api").joinpath("openapi.json")
-    return Answer(200, orjson.Fragment(written.read_bytes()))
+    file = resources.files("lunshare.agent.api").joinpath("openapi.json")
+    return Answer(200, orjson.Fragment(file.read_bytes()))

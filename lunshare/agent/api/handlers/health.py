@@ -31,8 +31,8 @@ def ready(call: Call) -> Answer:
     health = call.services.node.health()
     lists = {"failed": health.failed, "unknown": health.unknown}
     body: dict[str, Any] = {"ready": health.ready, "problems": list(health.problems)}
-    body |= {name: _few(found) for name, found in lists.items()}
-    body["counts"] = {name: len(found) for name, found in lists.items()}
+    body |= {name: _few(sentences) for name, sentences in lists.items()}
+    body["counts"] = {name: len(sentences) for name, sentences in lists.items()}
     return Answer(200 if health.ready else 503, body)
 
 
@@ -55,11 +55,11 @@ def metrics(call: Call) -> Answer:
 
 def _few(sentences: Iterable[str]) -> list[str]:
     """Return the first few of each kind. A kind starts with the same word."""
-    seen: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     few = []
     for sentence in sentences:
         kind = sentence.partition(" ")[0]
-        seen[kind] = seen.get(kind, 0) + 1
-        if seen[kind] <= _FEW:
+        numbers[kind] = numbers.get(kind, 0) + 1
+        if numbers[kind] <= _FEW:
             few.append(sentence)
     return few

@@ -11,6 +11,6 @@ from lunshare.agent.api.views import operator_views
 
 def index(call: Call) -> Answer:
     """GET /lunshare/hosts: list the hosts of all volumes, or of volume_id"""
-    asked = query.only(call.query, "volume_id")
-    found = call.services.hosts.list(call.ctx, asked.get("volume_id"))
-    return Answer(200, {"hosts": [operator_views.host(line) for line in found]})
+    parameters = query.only(call.query, "volume_id")
+    hosts = call.services.hosts.list(call.ctx, parameters.get("volume_id"))
+    return Answer(200, {"hosts": [operator_views.host(host) for host in hosts]})

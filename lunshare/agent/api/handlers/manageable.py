@@ -14,17 +14,17 @@ from lunshare.agent.model.records import Manageable, ManageRequest
 
 def create(call: Call) -> Answer:
     """POST /manageable_volumes and /os-volume-manage: manage a foreign disk"""
-    asked = schemas.VOLUME_MANAGE.read(call)["volume"]
-    bootable = str(asked.get("bootable") or False)
+    fields = schemas.VOLUME_MANAGE.read(call)["volume"]
+    bootable = str(fields.get("bootable") or False)
     new = ManageRequest(
-        host=asked["host"],
-        reference=asked["ref"]["source-name"],
-        name=asked.get("name"),
-        description=asked.get("description"),
-        volume_type=asked.get("volume_type") or None,
-        availability_zone=asked.get("availability_zone") or None,
+        host=fields["host"],
+        reference=fields["ref"]["source-name"],
+        name=fields.get("name"),
+        description=fields.get("description"),
+        volume_type=fields.get("volume_type") or None,
+        availability_zone=fields.get("availability_zone") or None,
         bootable=query.boolean("volume.bootable", bootable),
-        metadata=asked.get("metadata") or {},
+        metadata=fields.get("metadata") or {},
     )
     volume = call.services.managed_disks.manage(call.ctx, new)
     context = volume_views.ViewContext(

@@ -15,13 +15,13 @@ from lunshare.agent.model.records import ManageableSnapshot, ManageSnapshotReque
 
 def create(call: Call) -> Answer:
     """POST /manageable_snapshots and /os-snapshot-manage: manage a foreign snapshot"""
-    asked = schemas.SNAPSHOT_MANAGE.read(call)["snapshot"]
+    fields = schemas.SNAPSHOT_MANAGE.read(call)["snapshot"]
     new = ManageSnapshotRequest(
-        volume_id=asked["volume_id"].lower(),
-        reference=asked["ref"]["source-name"],
-        name=asked.get("name"),
-        description=asked.get("description"),
-        metadata=asked.get("metadata") or {},
+        volume_id=fields["volume_id"].lower(),
+        reference=fields["ref"]["source-name"],
+        name=fields.get("name"),
+        description=fields.get("description"),
+        metadata=fields.get("metadata") or {},
     )
     snapshot = call.services.managed_snapshots.manage(call.ctx, new)
     return Answer(202, {"snapshot": volume_views.snapshot(snapshot, call.version)})

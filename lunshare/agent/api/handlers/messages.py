@@ -24,8 +24,8 @@ def index(call: Call) -> Answer:
 
 def show(call: Call) -> Answer:
     """GET /messages/{id}: show one message"""
-    found = call.services.messages.get(call.ctx, call.args["id"])
-    return Answer(200, {"message": volume_views.message(found, call.base)})
+    message = call.services.messages.get(call.ctx, call.args["id"])
+    return Answer(200, {"message": volume_views.message(message, call.base)})
 
 
 def delete(call: Call) -> Answer:

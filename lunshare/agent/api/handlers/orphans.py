@@ -15,15 +15,17 @@ _KINDS = ("export", "disk", "snapshot")
 
 def index(call: Call) -> Answer:
     """GET /lunshare/orphans: list exports, disks and snapshots without a row"""
-    found = call.services.orphans.list(call.ctx)
-    return Answer(200, {"orphans": [operator_views.orphan(each) for each in found]})
+    orphans = call.services.orphans.list(call.ctx)
+    return Answer(
+        200, {"orphans": [operator_views.orphan(orphan) for orphan in orphans]}
+    )
 
 
 def recover(call: Call) -> Answer:
     """POST /lunshare/orphans: recover a volume from its disk"""
-    asked = schemas.RECOVER.read(call)["volume"]
+    fields = schemas.RECOVER.read(call)["volume"]
     new = RecoverRequest(
-        asked["id"], asked.get("name"), asked.get("volume_type") or None
+        fields["id"], fields.get("name"), fields.get("volume_type") or None
     )
     volume = call.services.orphans.recover(call.ctx, new)
     context = volume_views.ViewContext(

@@ -16,21 +16,21 @@ _FILTERS = ("id", "name", "consumer")
 
 def create(call: Call) -> Answer:
     """POST /qos-specs: create QoS specs"""
-    asked = dict(schemas.QOS_CREATE.read(call)["qos_specs"])
-    name = asked.pop("name").strip()
-    return _one(call, call.services.qos.create(call.ctx, name, _texts(asked)))
+    fields = dict(schemas.QOS_CREATE.read(call)["qos_specs"])
+    name = fields.pop("name").strip()
+    return _one(call, call.services.qos.create(call.ctx, name, _texts(fields)))
 
 
 def index(call: Call) -> Answer:
     """GET /qos-specs: list QoS specs"""
     page = paging.page(call)
-    wanted = {key: call.query[key] for key in _FILTERS if key in call.query}
-    found = [
-        each
-        for each in call.services.qos.list(call.ctx)
-        if all(getattr(each, key) == text for key, text in wanted.items())
+    conditions = {key: call.query[key] for key in _FILTERS if key in call.query}
+    specs = [
+        row
+        for row in call.services.qos.list(call.ctx)
+        if all(getattr(row, key) == text for key, text in conditions.items())
     ]
-    rows = paging.cut(call, page, found, _FILTERS)
+    rows = paging.cut(call, page, specs, _FILTERS)
     body = {"qos_specs": [operator_views.qos(row) for row in rows]}
     return Answer(200, body | paging.more(call, "qos_specs", page, rows))
 
@@ -42,9 +42,9 @@ def show(call: Call) -> Answer:
 
 def update(call: Call) -> Answer:
     """PUT /qos-specs/{id}: add or replace specs"""
-    asked = schemas.QOS_UPDATE.read(call)["qos_specs"]
-    call.services.qos.update(call.ctx, call.args["id"], _texts(asked))
-    return Answer(200, {"qos_specs": dict(asked)})
+    fields = schemas.QOS_UPDATE.read(call)["qos_specs"]
+    call.services.qos.update(call.ctx, call.args["id"], _texts(fields))
+    return Answer(200, {"qos_specs": dict(fields)})
 
 
 def delete(call: Call) -> Answer:
@@ -63,8 +63,8 @@ def delete_keys(call: Call) -> Answer:
 
 def associations(call: Call) -> Answer:
     """GET /qos-specs/{id}/associations: list the volume types that have these specs"""
-    found = call.services.qos.associations(call.ctx, call.args["id"])
-    rows = [operator_views.qos_association(*each) for each in found]
+    types = call.services.qos.associations(call.ctx, call.args["id"])
+    rows = [operator_views.qos_association(*names) for names in types]
     return Answer(200, {"qos_associations": rows})
 
 
@@ -87,21 +87,21 @@ def disassociate_all(call: Call) -> Answer:
 
 
 def _type(call: Call) -> str:
-    found = call.query.get("vol_type_id")
-    if not found:
+    type_id = call.query.get("vol_type_id")
+    if not type_id:
         raise Invalid("vol_type_id is missing: give the id of a volume type.")
-    return found
+    return type_id
 
 
-def _texts(asked: dict[str, object]) -> dict[str, str]:
+def _texts(fields: dict[str, object]) -> dict[str, str]:
     """Return numbers as texts: specs are stored as texts."""
-    return {key: str(value) for key, value in asked.items()}
+    return {key: str(value) for key, value in fields.items()}
 
 
-def _one(call: Call, found: QosSpecs) -> Answer:
-    rest = f"{call.project}/qos-specs/{found.id}"
+def _one(call: Call, specs: QosSpecs) -> Answer:
+    path = f"{call.project}/qos-specs/{specs.id}"
     links = [
-        {"rel": "self", "href": f"{call.root}/v3{rest}"},
-        {"rel": "bookmark", "href": f"{call.root}{rest}"},
+        {"rel": "self", "href": f"{call.root}/v3{path}"},
+        {"rel": "bookmark", "href": f"{call.root}{path}"},
     ]
-    return Answer(200, {"qos_specs": operator_views.qos(found), "links": links})
+    return Answer(200, {"qos_specs": operator_views.qos(specs), "links": links})

@@ -25,24 +25,24 @@ def show(call: Call) -> Answer:
     project = call.args["id"]
     if not call.ctx.sees(project):
         raise Forbidden("volume_extension:quotas:show")
-    found = call.services.quotas.show(call.ctx, project)
+    quotas = call.services.quotas.show(call.ctx, project)
     if query.flag(call.query, "usage", False):
-        return Answer(200, {"quota_set": operator_views.quota_usage(found, project)})
-    return Answer(200, {"quota_set": operator_views.quotas(found, project)})
+        return Answer(200, {"quota_set": operator_views.quota_usage(quotas, project)})
+    return Answer(200, {"quota_set": operator_views.quotas(quotas, project)})
 
 
 def defaults(call: Call) -> Answer:
     """GET /os-quota-sets/{id}/defaults: show the quotas without those of the project"""
-    found = call.services.quotas.defaults(call.ctx)
-    return Answer(200, {"quota_set": operator_views.quotas(found, call.args["id"])})
+    quotas = call.services.quotas.defaults(call.ctx)
+    return Answer(200, {"quota_set": operator_views.quotas(quotas, call.args["id"])})
 
 
 def update(call: Call) -> Answer:
     """PUT /os-quota-sets/{id}: change quotas of a project"""
-    asked = schemas.QUOTA_SET.read(call)["quota_set"]
-    name, new = _name(call), _limits("quota_set", asked)
-    found = call.services.quotas.update(call.ctx, name, new)
-    return Answer(200, {"quota_set": operator_views.quotas(found)})
+    fields = schemas.QUOTA_SET.read(call)["quota_set"]
+    name, new = _name(call), _limits("quota_set", fields)
+    quotas = call.services.quotas.update(call.ctx, name, new)
+    return Answer(200, {"quota_set": operator_views.quotas(quotas)})
 
 
 def delete(call: Call) -> Answer:
@@ -54,16 +54,16 @@ def delete(call: Call) -> Answer:
 def show_class(call: Call) -> Answer:
     """GET /os-quota-class-sets/{id}: show the quotas of a class"""
     name = call.args["id"]
-    found = call.services.quotas.show_class(call.ctx, name)
-    return Answer(200, {"quota_class_set": operator_views.quotas(found, name)})
+    quotas = call.services.quotas.show_class(call.ctx, name)
+    return Answer(200, {"quota_class_set": operator_views.quotas(quotas, name)})
 
 
 def update_class(call: Call) -> Answer:
     """PUT /os-quota-class-sets/{id}: change quotas of a class"""
-    asked = schemas.QUOTA_CLASS_SET.read(call)["quota_class_set"]
-    name, new = _name(call), _limits("quota_class_set", asked)
-    found = call.services.quotas.update_class(call.ctx, name, new)
-    return Answer(200, {"quota_class_set": operator_views.quotas(found)})
+    fields = schemas.QUOTA_CLASS_SET.read(call)["quota_class_set"]
+    name, new = _name(call), _limits("quota_class_set", fields)
+    quotas = call.services.quotas.update_class(call.ctx, name, new)
+    return Answer(200, {"quota_class_set": operator_views.quotas(quotas)})
 
 
 def limits(call: Call) -> Answer:
@@ -71,9 +71,9 @@ def limits(call: Call) -> Answer:
     project = call.ctx.project_id
     if call.version >= microversions.LIMITS_OF_PROJECT and call.ctx.is_admin:
         project = call.query.get("project_id", call.query.get("tenant_id", project))
-    found = call.services.quotas.show(call.ctx, project)
-    used = call.shows("limits_extension:used_limits")
-    absolute = operator_views.limits(found, used)
+    quotas = call.services.quotas.show(call.ctx, project)
+    with_use = call.shows("limits_extension:used_limits")
+    absolute = operator_views.limits(quotas, with_use)
     return Answer(200, {"limits": {"rate": [], "absolute": absolute}})
 
 
@@ -85,10 +85,10 @@ def _name(call: Call) -> str:
     return name
 
 
-def _limits(field: str, asked: Mapping[str, Any]) -> dict[str, int]:
+def _limits(field: str, fields: Mapping[str, Any]) -> dict[str, int]:
     return {
         key: _limit(f"{field}.{key[:64]}", value)
-        for key, value in asked.items()
+        for key, value in fields.items()
         if key not in _OTHER_KEYS
     }
 

@@ -20,11 +20,16 @@ _SCHEDULER = "cinder-scheduler"
 
 def index(call: Call) -> Answer:
     """GET /os-services: list the services of the node"""
-    found = call.services.node.services(
+    services = call.services.node.services(
         call.ctx, host=call.query.get("host"), binary=call.query.get("binary")
     )
     return Answer(
-        200, {"services": [volume_views.service(line, call.version) for line in found]}
+        200,
+        {
+            "services": [
+                volume_views.service(service, call.version) for service in services
+            ]
+        },
     )
 
 
@@ -45,68 +50,68 @@ def disable_with_reason(call: Call) -> Answer:
 
 def freeze(call: Call) -> Answer:
     """PUT /os-services/freeze: delete nothing on a backend, and create nothing"""
-    asked = operator_schemas.FREEZE.read(call)
-    call.services.node.set_frozen(call.ctx, asked["host"], frozen=True)
+    fields = operator_schemas.FREEZE.read(call)
+    call.services.node.set_frozen(call.ctx, fields["host"], frozen=True)
     return Answer(200)
 
 
 def thaw(call: Call) -> Answer:
     """PUT /os-services/thaw: end the freeze of a backend"""
-    asked = operator_schemas.FREEZE.read(call)
-    call.services.node.set_frozen(call.ctx, asked["host"], frozen=False)
+    fields = operator_schemas.FREEZE.read(call)
+    call.services.node.set_frozen(call.ctx, fields["host"], frozen=False)
     return Answer(200)
 
 
 def fail_over(call: Call) -> Answer:
     """PUT /os-services/failover_host and /os-services/failover: 400, not supported"""
-    asked = operator_schemas.FAILOVER.read(call)
+    fields = operator_schemas.FAILOVER.read(call)
     raise Invalid(
-        f"host: {asked['host']} is not replicated, so it cannot fail over; attach its"
+        f"host: {fields['host']} is not replicated, so it cannot fail over; attach its"
         " volumes where they are, or migrate them."
     )
 
 
 def set_log(call: Call) -> Answer:
     """PUT /os-services/set-log: change log levels until the daemon ends"""
-    asked = operator_schemas.SET_LOG.read(call)
-    if _log_services(call, asked):
+    fields = operator_schemas.SET_LOG.read(call)
+    if _log_services(call, fields):
         levels = call.services.log_levels
-        levels.set(call.ctx, asked.get("prefix") or "", asked["level"])
+        levels.set(call.ctx, fields.get("prefix") or "", fields["level"])
     return Answer(202)
 
 
 def get_log(call: Call) -> Answer:
     """PUT /os-services/get-log: list log levels"""
-    asked = operator_schemas.GET_LOG.read(call)
-    levels = call.services.log_levels.get(call.ctx, asked.get("prefix") or "")
-    found = _log_services(call, asked)
-    rows = [operator_views.log_levels(*each, levels) for each in found]
+    fields = operator_schemas.GET_LOG.read(call)
+    levels = call.services.log_levels.get(call.ctx, fields.get("prefix") or "")
+    services = _log_services(call, fields)
+    rows = [operator_views.log_levels(*service, levels) for service in services]
     return Answer(200, {"log_levels": rows})
 
 
-def _log_services(call: Call, asked: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _log_services(call: Call, fields: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return binary and host of the services that are meant.
 
     All of them are one process, the API too.
     """
-    lines = [(s.binary, s.host) for s in call.services.node.services(call.ctx)]
-    node = next(host for binary, host in lines if binary == _SCHEDULER)
-    binary, server = asked.get("binary"), asked.get("server")
+    services = [(s.binary, s.host) for s in call.services.node.services(call.ctx)]
+    node = next(host for binary, host in services if binary == _SCHEDULER)
+    binary, server = fields.get("binary"), fields.get("server")
     return [
         (name, host)
-        for name, host in [("cinder-api", node), *lines]
+        for name, host in [("cinder-api", node), *services]
         if binary in (None, "", "*", name) and (not server or server == host)
     ]
 
 
-def _set(call: Call, asked: Mapping[str, str], enabled: bool) -> Answer:
-    binary = asked.get("binary") or asked.get("service")
+def _set(call: Call, fields: Mapping[str, str], enabled: bool) -> Answer:
+    binary = fields.get("binary") or fields.get("service")
     if not binary:
         raise Invalid(
             "binary is missing: give the name of the service as os-services lists it."
         )
     state = call.services.node.set_service(
-        call.ctx, asked["host"], binary, enabled, asked.get("disabled_reason")
+        call.ctx, fields["host"], binary, enabled, fields.get("disabled_reason")
     )
     return Answer(200, volume_views.changed_service(state))
 
@@ -114,23 +119,23 @@ def _set(call: Call, asked: Mapping[str, str], enabled: bool) -> Answer:
 def pools(call: Call) -> Answer:
     """GET /scheduler-stats/get_pools: list pools, with detail=true in full"""
     detail = query.flag(call.query, "detail", False)
-    asked = {key: text for key, text in call.query.items() if key != "detail"}
-    kind = _type(call, asked.pop("volume_type", None))
-    found = call.services.node.pools(call.ctx)
+    facts = {key: text for key, text in call.query.items() if key != "detail"}
+    kind = _type(call, facts.pop("volume_type", None))
+    rows = call.services.node.pools(call.ctx)
     if call.version >= microversions.POOL_FILTERS:
-        found = [pool for pool in found if _matches(pool, asked)]
-    fit = [pool for pool in found if filters.unmet_specs(pool, kind) is None]
+        rows = [pool for pool in rows if _matches(pool, facts)]
+    fit = [pool for pool in rows if filters.unmet_specs(pool, kind) is None]
     return Answer(200, {"pools": volume_views.pools(fit, detail)})
 
 
 def explain(call: Call) -> Answer:
     """POST /scheduler-stats/explain: why a pool would be chosen; creates nothing"""
-    asked = schemas.EXPLAIN.read(call)["volume"]
+    fields = schemas.EXPLAIN.read(call)["volume"]
     choice = call.services.scheduler.explain(
         call.ctx,
-        query.gib("volume.size", asked["size"]),
-        asked.get("volume_type") or None,
-        asked.get("availability_zone") or None,
+        query.gib("volume.size", fields["size"]),
+        fields.get("volume_type") or None,
+        fields.get("availability_zone") or None,
     )
     return Answer(200, {"explanation": placement_views.choice(choice)})
 
@@ -152,9 +157,7 @@ def _type(call: Call, ident: str | None) -> VolumeType | None:
     return call.services.types.resolve(call.ctx, ident)
 
 
-def _matches(pool: Pool, wanted: Mapping[str, str]) -> bool:
+def _matches(pool: Pool, facts: Mapping[str, str]) -> bool:
     """Return whether name and capabilities match the query, in any case."""
-    facts = {**pool.capabilities, "name": pool.name}
-    return all(
-        str(facts.get(key)).lower() == text.lower() for key, text in wanted.items()
-    )
+    own = {**pool.capabilities, "name": pool.name}
+    return all(str(own.get(key)).lower() == text.lower() for key, text in facts.items())

@@ -19,24 +19,24 @@ def action(call: Call) -> Answer:
     return actions.run(call, ACTIONS)
 
 
-def _reset(call: Call, asked: Mapping[str, Any]) -> Answer:
-    call.services.snapshot_resetter.reset(call.ctx, call.args["id"], asked["status"])
+def _reset(call: Call, fields: Mapping[str, Any]) -> Answer:
+    call.services.snapshot_resetter.reset(call.ctx, call.args["id"], fields["status"])
     return Answer(202)
 
 
-def _force_delete(call: Call, asked: Any) -> Answer:
+def _force_delete(call: Call, fields: Any) -> Answer:
     call.services.snapshots.delete(call.ctx, call.args["id"], force=True)
     return Answer(202)
 
 
-def _update_status(call: Call, asked: Mapping[str, Any]) -> Answer:
+def _update_status(call: Call, fields: Mapping[str, Any]) -> Answer:
     call.services.snapshot_resetter.update(
-        call.ctx, call.args["id"], asked["status"], asked.get("progress")
+        call.ctx, call.args["id"], fields["status"], fields.get("progress")
     )
     return Answer(202)
 
 
-def _unmanage(call: Call, asked: Any) -> Answer:
+def _unmanage(call: Call, fields: Any) -> Answer:
     call.services.managed_snapshots.unmanage(call.ctx, call.args["id"])
     return Answer(202)
 

@@ -16,32 +16,32 @@ def index(call: Call) -> Answer:
 
 def merge(call: Call) -> Answer:
     """POST /snapshots/{id}/metadata: add or replace items"""
-    given = metadata_schemas.METADATA.read(call)["metadata"]
-    return _all(_change(call, given, keep=True))
+    metadata = metadata_schemas.METADATA.read(call)["metadata"]
+    return _all(_change(call, metadata, keep=True))
 
 
 def replace(call: Call) -> Answer:
     """PUT /snapshots/{id}/metadata: replace all metadata"""
-    given = metadata_schemas.METADATA.read(call)["metadata"]
-    return _all(_change(call, given, keep=False))
+    metadata = metadata_schemas.METADATA.read(call)["metadata"]
+    return _all(_change(call, metadata, keep=False))
 
 
 def show(call: Call) -> Answer:
     """GET /snapshots/{id}/metadata/{key}: show one item"""
-    key, found = call.args["key"], _metadata(call)
-    if key not in found:
+    key, metadata = call.args["key"], _metadata(call)
+    if key not in metadata:
         raise NotFound("metadata item", key[:64])
-    return Answer(200, {"meta": {key: found[key]}})
+    return Answer(200, {"meta": {key: metadata[key]}})
 
 
 def update(call: Call) -> Answer:
     """PUT /snapshots/{id}/metadata/{key}: add or replace one item"""
-    given = metadata_schemas.METADATA_ITEM.read(call)["meta"]
+    metadata = metadata_schemas.METADATA_ITEM.read(call)["meta"]
     key = call.args["key"]
-    if key not in given:
+    if key not in metadata:
         raise Invalid(f"meta: give the key of the URL, {key[:64]}, and no other.")
-    _change(call, given, keep=True)
-    return Answer(200, {"meta": given})
+    _change(call, metadata, keep=True)
+    return Answer(200, {"meta": metadata})
 
 
 def delete(call: Call) -> Answer:
@@ -54,12 +54,12 @@ def _metadata(call: Call) -> dict[str, str]:
     return dict(call.services.snapshots.get(call.ctx, call.args["id"]).metadata)
 
 
-def _change(call: Call, given: dict[str, str], keep: bool) -> dict[str, str]:
-    found = call.services.snapshots.change_metadata(
-        call.ctx, call.args["id"], given, keep
+def _change(call: Call, metadata: dict[str, str], keep: bool) -> dict[str, str]:
+    snapshot = call.services.snapshots.change_metadata(
+        call.ctx, call.args["id"], metadata, keep
     )
-    return dict(found.metadata)
+    return dict(snapshot.metadata)
 
 
-def _all(found: dict[str, str]) -> Answer:
-    return Answer(200, {"metadata": found})
+def _all(metadata: dict[str, str]) -> Answer:
+    return Answer(200, {"metadata": metadata})

@@ -20,13 +20,13 @@ _EXTENDED = "os-extended-snapshot-attributes:"
 
 def create(call: Call) -> Answer:
     """POST /snapshots: create a snapshot"""
-    asked = bodies.short_names(schemas.SNAPSHOT_CREATE.read(call)["snapshot"])
+    fields = bodies.short_names(schemas.SNAPSHOT_CREATE.read(call)["snapshot"])
     new = NewSnapshot(
-        volume_id=(asked["volume_id"] or "").lower(),
-        name=asked.get("name"),
-        description=asked.get("description"),
-        metadata=asked.get("metadata") or {},
-        in_use=_in_use(call, asked),
+        volume_id=(fields["volume_id"] or "").lower(),
+        name=fields.get("name"),
+        description=fields.get("description"),
+        metadata=fields.get("metadata") or {},
+        in_use=_in_use(call, fields),
     )
     return _one(call, call.services.snapshots.create(call.ctx, new), 202)
 
@@ -43,8 +43,8 @@ def detail(call: Call) -> Answer:
 
 def show(call: Call) -> Answer:
     """GET /snapshots/{id}: show one snapshot"""
-    found = call.services.snapshots.get(call.ctx, call.args["id"])
-    view = volume_views.snapshot_shown(found, call.version)
+    snapshot = call.services.snapshots.get(call.ctx, call.args["id"])
+    view = volume_views.snapshot_shown(snapshot, call.version)
     return Answer(200, {"snapshot": _seen(call, view)})
 
 
@@ -53,8 +53,8 @@ def update(call: Call) -> Answer:
     changes = bodies.short_names(schemas.SNAPSHOT_UPDATE.read(call)["snapshot"])
     if changes.get("metadata", {}) is None:
         del changes["metadata"]
-    found = call.services.snapshots.update(call.ctx, call.args["id"], changes)
-    return _one(call, found, 200)
+    snapshot = call.services.snapshots.update(call.ctx, call.args["id"], changes)
+    return _one(call, snapshot, 200)
 
 
 def delete(call: Call) -> Answer:
@@ -63,24 +63,24 @@ def delete(call: Call) -> Answer:
     return Answer(202)
 
 
-def _in_use(call: Call, asked: Mapping[str, Any]) -> bool:
+def _in_use(call: Call, fields: Mapping[str, Any]) -> bool:
     """Return whether the volume may be in use: always from 3.66 on, else ``force``."""
-    given = asked.get("force")
-    late = call.version >= microversions.SNAPSHOT_IN_USE
-    force = late if given is None else query.boolean("snapshot.force", str(given))
-    if late and not force:
+    text = fields.get("force")
+    is_always = call.version >= microversions.SNAPSHOT_IN_USE
+    force = is_always if text is None else query.boolean("snapshot.force", str(text))
+    if is_always and not force:
         raise Invalid("snapshot.force: leave it out; it is always true from 3.66 on.")
     return force
 
 
-def _one(call: Call, found: Snapshot, status: int) -> Answer:
-    return Answer(status, {"snapshot": volume_views.snapshot(found, call.version)})
+def _one(call: Call, snapshot: Snapshot, status: int) -> Answer:
+    return Answer(status, {"snapshot": volume_views.snapshot(snapshot, call.version)})
 
 
 def _seen(call: Call, view: volume_views.View) -> volume_views.View:
     """Return the view without what this client may not see."""
     if not call.shows("volume_extension:extended_snapshot_attributes"):
-        for key in [each for each in view if each.startswith(_EXTENDED)]:
+        for key in [name for name in view if name.startswith(_EXTENDED)]:
             del view[key]
     return view
 
@@ -89,8 +89,8 @@ def _page(call: Call) -> Page:
     page = paging.page(call, "snapshot")
     if call.version >= microversions.SNAPSHOT_METADATA_FILTER:
         return page
-    known = {key: value for key, value in page.filters.items() if key != "metadata"}
-    return replace(page, filters=known)
+    filters = {key: value for key, value in page.filters.items() if key != "metadata"}
+    return replace(page, filters=filters)
 
 
 def _list(call: Call, view: Callable[[Snapshot, Any], volume_views.View]) -> Answer:

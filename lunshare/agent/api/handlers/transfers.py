@@ -15,13 +15,13 @@ def create(call: Call) -> Answer:
 
     The answer has the key, which is not shown again.
     """
-    asked = metadata_schemas.TRANSFER_CREATE.read(call)["transfer"]
+    fields = metadata_schemas.TRANSFER_CREATE.read(call)["transfer"]
     # Before 3.55 snapshots stayed with the project.
-    late = call.version >= microversions.TRANSFER_SNAPSHOTS
-    given = str(asked.get("no_snapshots", False))
-    kept = not late or query.boolean("transfer.no_snapshots", given)
+    may_keep = call.version >= microversions.TRANSFER_SNAPSHOTS
+    text = str(fields.get("no_snapshots", False))
+    without_snapshots = not may_keep or query.boolean("transfer.no_snapshots", text)
     transfer, key = call.services.transfers.create(
-        call.ctx, asked["volume_id"].lower(), asked.get("name"), kept
+        call.ctx, fields["volume_id"].lower(), fields.get("name"), without_snapshots
     )
     view = transfer_views.transfer(transfer, call.version, call.base)
     return Answer(202, {"transfer": {**view, "auth_key": key}})
@@ -31,8 +31,8 @@ def index(call: Call) -> Answer:
     """GET /os-volume-transfer and /volume-transfers: list offers, brief"""
     page = paging.page(call)
     rows = call.services.transfers.list(call.ctx, page)
-    found = [transfer_views.transfer_brief(row, call.base) for row in rows]
-    body = {"transfers": found}
+    views = [transfer_views.transfer_brief(row, call.base) for row in rows]
+    body = {"transfers": views}
     return Answer(200, body | paging.more(call, "transfers", page, rows))
 
 
@@ -40,15 +40,15 @@ def detail(call: Call) -> Answer:
     """GET /os-volume-transfer/detail and /volume-transfers/detail: list them in full"""
     page = paging.page(call)
     rows = call.services.transfers.list(call.ctx, page)
-    found = [transfer_views.transfer(row, call.version, call.base) for row in rows]
-    body = {"transfers": found}
+    views = [transfer_views.transfer(row, call.version, call.base) for row in rows]
+    body = {"transfers": views}
     return Answer(200, body | paging.more(call, "transfers", page, rows))
 
 
 def show(call: Call) -> Answer:
     """GET /os-volume-transfer/{id} and /volume-transfers/{id}: show one offer"""
-    found = call.services.transfers.get(call.ctx, call.args["id"])
-    view = transfer_views.transfer(found, call.version, call.base)
+    transfer = call.services.transfers.get(call.ctx, call.args["id"])
+    view = transfer_views.transfer(transfer, call.version, call.base)
     return Answer(200, {"transfer": view})
 
 
@@ -61,5 +61,5 @@ def delete(call: Call) -> Answer:
 def accept(call: Call) -> Answer:
     """POST /os-volume-transfer/{id}/accept and /volume-transfers/{id}/accept: take"""
     key = metadata_schemas.TRANSFER_ACCEPT.read(call)["accept"]["auth_key"]
-    taken = call.services.transfers.accept(call.ctx, call.args["id"], key)
-    return Answer(202, {"transfer": transfer_views.transfer_brief(taken, call.base)})
+    transfer = call.services.transfers.accept(call.ctx, call.args["id"], key)
+    return Answer(202, {"transfer": transfer_views.transfer_brief(transfer, call.base)})

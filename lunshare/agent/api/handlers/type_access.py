@@ -13,8 +13,8 @@ from lunshare.agent.model.errors import Invalid
 def index(call: Call) -> Answer:
     """GET /types/{id}/os-volume-type-access: list the projects that may use a type"""
     type_id = call.args["id"]
-    found = call.services.type_access.projects(call.ctx, type_id)
-    rows = [operator_views.type_access(type_id, project) for project in found]
+    projects = call.services.type_access.projects(call.ctx, type_id)
+    rows = [operator_views.type_access(type_id, project) for project in projects]
     return Answer(200, {"volume_type_access": rows})
 
 
@@ -34,28 +34,28 @@ def action(call: Call) -> Answer:
 
 def defaults(call: Call) -> Answer:
     """GET /default-types: list the default types of projects"""
-    found = call.services.type_access.defaults(call.ctx)
-    rows = [operator_views.default_type(*each) for each in found]
+    types = call.services.type_access.defaults(call.ctx)
+    rows = [operator_views.default_type(*row) for row in types]
     return Answer(200, {"default_types": rows})
 
 
 def default(call: Call) -> Answer:
     """GET /default-types/{id}: show the default type of a project"""
     project = call.args["id"]
-    found = call.services.type_access.default_of(call.ctx, project)
-    return Answer(200, {"default_type": operator_views.default_type(project, found)})
+    type_id = call.services.type_access.default_of(call.ctx, project)
+    return Answer(200, {"default_type": operator_views.default_type(project, type_id)})
 
 
 def set_default(call: Call) -> Answer:
     """PUT /default-types/{id}: set the default type of a project"""
-    asked = schemas.DEFAULT_TYPE.read(call)["default_type"]
+    fields = schemas.DEFAULT_TYPE.read(call)["default_type"]
     project = call.args["id"]
     if not (project.isprintable() and len(project) <= 255):
         raise Invalid("The URL must name a project of at most 255 characters.")
-    found = call.services.type_access.set_default(
-        call.ctx, project, asked["volume_type"]
+    type_id = call.services.type_access.set_default(
+        call.ctx, project, fields["volume_type"]
     )
-    return Answer(200, {"default_type": operator_views.default_type(project, found)})
+    return Answer(200, {"default_type": operator_views.default_type(project, type_id)})
 
 
 def unset_default(call: Call) -> Answer:

@@ -18,7 +18,7 @@ from lunshare.agent.api.views import type_views
 from lunshare.agent.model.errors import NotFound
 
 _KEY_SIZE, _BITS_MAX = "encryption.key_size", 2**31 - 1
-_FIELDS = ("provider", "control_location", "cipher", "key_size")
+_NAMES = ("provider", "control_location", "cipher", "key_size")
 
 
 def index(call: Call) -> Answer:
@@ -28,32 +28,35 @@ def index(call: Call) -> Answer:
 
 def create(call: Call) -> Answer:
     """POST /types/{id}/encryption: encrypt a type that no volume uses"""
-    asked = _asked(schemas.ENCRYPTION_CREATE.read(call)["encryption"])
-    made = call.services.type_encryption.create(
+    fields = _fields(schemas.ENCRYPTION_CREATE.read(call)["encryption"])
+    encryption = call.services.type_encryption.create(
         call.ctx,
         call.args["id"],
-        provider=asked["provider"],
-        control_location=asked["control_location"],
-        cipher=asked.get("cipher"),
-        key_size=asked.get("key_size"),
+        provider=fields["provider"],
+        control_location=fields["control_location"],
+        cipher=fields.get("cipher"),
+        key_size=fields.get("key_size"),
     )
-    ids = {"volume_type_id": made.volume_type_id, "encryption_id": made.encryption_id}
-    return Answer(200, {"encryption": {**asked, **ids}})
+    ids = {
+        "volume_type_id": encryption.volume_type_id,
+        "encryption_id": encryption.encryption_id,
+    }
+    return Answer(200, {"encryption": {**fields, **ids}})
 
 
 def show(call: Call) -> Answer:
     """GET /types/{id}/encryption/{key}: show one field of the encryption"""
-    key, found = call.args["key"], _shown(call)
-    if key not in found:
+    key, fields = call.args["key"], _shown(call)
+    if key not in fields:
         raise NotFound("encryption field", key)
-    return Answer(200, {key: found[key]})
+    return Answer(200, {key: fields[key]})
 
 
 def update(call: Call) -> Answer:
     """PUT /types/{id}/encryption/{key}: change the encryption of an unused type"""
-    asked = _asked(schemas.ENCRYPTION_UPDATE.read(call)["encryption"])
-    call.services.type_encryption.update(call.ctx, call.args["id"], asked)
-    return Answer(200, {"encryption": asked})
+    fields = _fields(schemas.ENCRYPTION_UPDATE.read(call)["encryption"])
+    call.services.type_encryption.update(call.ctx, call.args["id"], fields)
+    return Answer(200, {"encryption": fields})
 
 
 def delete(call: Call) -> Answer:
@@ -62,15 +65,15 @@ def delete(call: Call) -> Answer:
     return Answer(202)
 
 
-def _asked(given: Mapping[str, Any]) -> dict[str, Any]:
+def _fields(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that are stored; Cinder's clients may send others."""
-    asked = {key: given[key] for key in _FIELDS if key in given}
-    if asked.get("key_size") is not None:
-        bits = {_KEY_SIZE: str(asked["key_size"])}
-        asked["key_size"] = query.number(bits, _KEY_SIZE, 0, _BITS_MAX)
-    return asked
+    fields = {key: body[key] for key in _NAMES if key in body}
+    if fields.get("key_size") is not None:
+        bits = {_KEY_SIZE: str(fields["key_size"])}
+        fields["key_size"] = query.number(bits, _KEY_SIZE, 0, _BITS_MAX)
+    return fields
 
 
 def _shown(call: Call) -> type_views.View:
-    found = call.services.type_encryption.get(call.ctx, call.args["id"])
-    return type_views.encryption(found) if found else {}
+    encryption = call.services.type_encryption.get(call.ctx, call.args["id"])
+    return type_views.encryption(encryption) if encryption else {}

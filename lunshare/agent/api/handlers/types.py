@@ -23,25 +23,25 @@ _RULE_OF_FIELD = {
 
 def create(call: Call) -> Answer:
     """POST /types: create a volume type"""
-    asked = schemas.TYPE_CREATE.read(call)["volume_type"]
+    fields = schemas.TYPE_CREATE.read(call)["volume_type"]
     created = call.services.types.create(
         call.ctx,
-        name=asked["name"].strip(),
-        description=asked.get("description"),
-        is_public=query.boolean(_PUBLIC, str(asked.get(_PUBLIC, True))),
-        extra_specs=asked.get("extra_specs") or {},
+        name=fields["name"].strip(),
+        description=fields.get("description"),
+        is_public=query.boolean(_PUBLIC, str(fields.get(_PUBLIC, True))),
+        extra_specs=fields.get("extra_specs") or {},
     )
     return Answer(200, {"volume_type": type_views.created_type(_view(call, created))})
 
 
 def index(call: Call) -> Answer:
     """GET /types: list volume types"""
-    found = call.services.types.list(
+    types = call.services.types.list(
         call.ctx, is_public=is_public(call.query), extra_specs=_wanted_specs(call)
     )
-    named = call.query.get("name")
+    name = call.query.get("name")
     page = paging.page(call)
-    rows = paging.cut(call, page, [t for t in found if named in (None, t.name)])
+    rows = paging.cut(call, page, [t for t in types if name in (None, t.name)])
     body = {"volume_types": [_view(call, row) for row in rows]}
     return Answer(200, body | paging.more(call, "volume_type", page, rows))
 
@@ -59,14 +59,14 @@ def default(call: Call) -> Answer:
 
 def update(call: Call) -> Answer:
     """PUT /types/{id}: change a volume type"""
-    asked = schemas.TYPE_UPDATE.read(call)["volume_type"]
-    changes = {key: asked[key] for key in ("name", "description") if key in asked}
+    fields = schemas.TYPE_UPDATE.read(call)["volume_type"]
+    changes = {key: fields[key] for key in ("name", "description") if key in fields}
     name = changes.pop("name", None)
     if name is not None:
         changes["name"] = name.strip()
     for key in ("is_public", _PUBLIC):
-        if key in asked:
-            changes["is_public"] = query.boolean(key, str(asked[key]))
+        if key in fields:
+            changes["is_public"] = query.boolean(key, str(fields[key]))
     changed = call.services.types.update(call.ctx, call.args["id"], changes)
     return Answer(200, {"volume_type": type_views.changed_type(_view(call, changed))})
 
@@ -84,26 +84,26 @@ def specs(call: Call) -> Answer:
 
 def set_specs(call: Call) -> Answer:
     """POST /types/{id}/extra_specs: add or replace extra specs"""
-    given = schemas.SPECS_CREATE.read(call)["extra_specs"]
-    call.services.types.set_specs(call.ctx, call.args["id"], given)
-    return Answer(200, {"extra_specs": given})
+    extra_specs = schemas.SPECS_CREATE.read(call)["extra_specs"]
+    call.services.types.set_specs(call.ctx, call.args["id"], extra_specs)
+    return Answer(200, {"extra_specs": extra_specs})
 
 
 def spec(call: Call) -> Answer:
     """GET /types/{id}/extra_specs/{key}: show one extra spec"""
-    key, found = call.args["key"], _specs(call)
-    if key not in found:
+    key, extra_specs = call.args["key"], _specs(call)
+    if key not in extra_specs:
         raise NotFound("extra spec", key)
-    return Answer(200, {key: found[key]})
+    return Answer(200, {key: extra_specs[key]})
 
 
 def set_spec(call: Call) -> Answer:
     """PUT /types/{id}/extra_specs/{key}: replace one extra spec"""
-    given = schemas.SPEC_UPDATE.read(call)
-    if call.args["key"] not in given:
+    extra_specs = schemas.SPEC_UPDATE.read(call)
+    if call.args["key"] not in extra_specs:
         raise Invalid("The body: give one extra spec, under the key of the URL.")
-    call.services.types.set_specs(call.ctx, call.args["id"], given)
-    return Answer(200, given)
+    call.services.types.set_specs(call.ctx, call.args["id"], extra_specs)
+    return Answer(200, extra_specs)
 
 
 def delete_spec(call: Call) -> Answer:
@@ -112,11 +112,11 @@ def delete_spec(call: Call) -> Answer:
     return Answer(202)
 
 
-def is_public(asked: Mapping[str, str]) -> bool | None:
+def is_public(parameters: Mapping[str, str]) -> bool | None:
     """Return which types to list: public ones by default, all of them for ``none``."""
-    if asked.get("is_public", "").strip().lower() == "none":
+    if parameters.get("is_public", "").strip().lower() == "none":
         return None
-    return query.flag(asked, "is_public", True)
+    return query.flag(parameters, "is_public", True)
 
 
 def _wanted_specs(call: Call) -> dict[str, str]:
@@ -127,22 +127,22 @@ def _wanted_specs(call: Call) -> dict[str, str]:
 
 
 def _specs(call: Call) -> Mapping[str, str]:
-    found = call.services.types.get(call.ctx, call.args["id"])
-    return type_views.visible_specs(found.extra_specs, _sees_all(call))
+    volume_type = call.services.types.get(call.ctx, call.args["id"])
+    return type_views.visible_specs(volume_type.extra_specs, _sees_all(call))
 
 
 def _sees_all(call: Call) -> bool:
     return call.shows("volume_extension:types_extra_specs:read_sensitive")
 
 
-def _view(call: Call, shown: VolumeType) -> type_views.View:
+def _view(call: Call, volume_type: VolumeType) -> type_views.View:
     """Return the view without what this client may not see."""
-    view = type_views.volume_type(shown, _sees_all(call))
+    view = type_views.volume_type(volume_type, _sees_all(call))
     for key, rule in _RULE_OF_FIELD.items():
         if not call.shows(rule):
             view.pop(key)
     return view
 
 
-def _one(call: Call, found: VolumeType) -> Answer:
-    return Answer(200, {"volume_type": _view(call, found)})
+def _one(call: Call, volume_type: VolumeType) -> Answer:
+    return Answer(200, {"volume_type": _view(call, volume_type)})

@@ -27,14 +27,14 @@ def action(call: Call) -> Answer:
     return actions.run(call, ACTIONS)
 
 
-def _extend(call: Call, asked: Mapping[str, Any]) -> Answer:
+def _extend(call: Call, fields: Mapping[str, Any]) -> Answer:
     """The header of the answer counts the hosts that must rescan."""
     rule, in_use = _IN_USE, call.version >= microversions.EXTEND_IN_USE
     if in_use and not call.allows(rule):
         if call.services.volumes.get(call.ctx, call.args["id"]).attachments:
             raise Forbidden(rule)
         in_use = False
-    size = query.gib("os-extend.new_size", asked["new_size"])
+    size = query.gib("os-extend.new_size", fields["new_size"])
     hosts = call.services.extender.extend(
         call.ctx, call.args["id"], size, in_use=in_use
     )
@@ -42,136 +42,138 @@ def _extend(call: Call, asked: Mapping[str, Any]) -> Answer:
     return Answer(202, headers={_RESCAN: advice} if hosts else {})
 
 
-def _revert(call: Call, asked: Mapping[str, Any]) -> Answer:
+def _revert(call: Call, fields: Mapping[str, Any]) -> Answer:
     call.services.reverter.revert(
-        call.ctx, call.args["id"], asked["snapshot_id"].lower()
+        call.ctx, call.args["id"], fields["snapshot_id"].lower()
     )
     return Answer(202)
 
 
-def _unmanage(call: Call, asked: Any) -> Answer:
+def _unmanage(call: Call, fields: Any) -> Answer:
     call.services.managed_disks.unmanage(call.ctx, call.args["id"])
     return Answer(202)
 
 
-def _retype(call: Call, asked: Mapping[str, Any]) -> Answer:
+def _retype(call: Call, fields: Mapping[str, Any]) -> Answer:
     call.services.migrator.retype(
         call.ctx,
         call.args["id"],
-        asked["new_type"],
-        on_demand=asked.get("migration_policy") == "on-demand",
+        fields["new_type"],
+        on_demand=fields.get("migration_policy") == "on-demand",
     )
     return Answer(202)
 
 
-def _migrate(call: Call, asked: Mapping[str, Any]) -> Answer:
+def _migrate(call: Call, fields: Mapping[str, Any]) -> Answer:
     for name in ("force_host_copy", "lock_volume"):
-        query.boolean(f"os-migrate_volume.{name}", str(asked.get(name, False)))
-    call.services.migrator.migrate(call.ctx, call.args["id"], asked["host"])
+        query.boolean(f"os-migrate_volume.{name}", str(fields.get(name, False)))
+    call.services.migrator.migrate(call.ctx, call.args["id"], fields["host"])
     return Answer(202)
 
 
-def _reset(call: Call, asked: Mapping[str, Any]) -> Answer:
-    call.services.status_resetter.reset(call.ctx, call.args["id"], Reset(**asked))
+def _reset(call: Call, fields: Mapping[str, Any]) -> Answer:
+    call.services.status_resetter.reset(call.ctx, call.args["id"], Reset(**fields))
     return Answer(202)
 
 
-def _force_detach(call: Call, asked: Mapping[str, Any] | None) -> Answer:
+def _force_detach(call: Call, fields: Mapping[str, Any] | None) -> Answer:
     """The connector is ignored: the row knows who has access."""
-    named = (asked or {}).get("attachment_id")
+    named = (fields or {}).get("attachment_id")
     call.services.status_resetter.force_detach(
         call.ctx, call.args["id"], named and named.lower()
     )
     return Answer(202)
 
 
-def _force_delete(call: Call, asked: Any) -> Answer:
+def _force_delete(call: Call, fields: Any) -> Answer:
     call.services.volumes.force_delete(call.ctx, call.args["id"])
     return Answer(202)
 
 
-def _set_bootable(call: Call, asked: Mapping[str, Any]) -> Answer:
-    bootable = query.boolean("os-set_bootable.bootable", str(asked["bootable"]))
+def _set_bootable(call: Call, fields: Mapping[str, Any]) -> Answer:
+    bootable = query.boolean("os-set_bootable.bootable", str(fields["bootable"]))
     call.services.metadata.set_bootable(call.ctx, call.args["id"], bootable)
     return Answer(200)
 
 
-def _update_readonly(call: Call, asked: Mapping[str, Any]) -> Answer:
+def _update_readonly(call: Call, fields: Mapping[str, Any]) -> Answer:
     name = "os-update_readonly_flag.readonly"
-    readonly = query.boolean(name, str(asked["readonly"]))
+    readonly = query.boolean(name, str(fields["readonly"]))
     call.services.metadata.set_readonly(call.ctx, call.args["id"], readonly)
     return Answer(202)
 
 
-def _set_image_metadata(call: Call, asked: Mapping[str, Any]) -> Answer:
+def _set_image_metadata(call: Call, fields: Mapping[str, Any]) -> Answer:
     changed = call.services.metadata.change_image(
-        call.ctx, call.args["id"], asked["metadata"]
+        call.ctx, call.args["id"], fields["metadata"]
     )
     return Answer(200, {"metadata": dict(changed)})
 
 
-def _unset_image_metadata(call: Call, asked: Mapping[str, Any]) -> Answer:
-    call.services.metadata.delete_image_item(call.ctx, call.args["id"], asked["key"])
+def _unset_image_metadata(call: Call, fields: Mapping[str, Any]) -> Answer:
+    call.services.metadata.delete_image_item(call.ctx, call.args["id"], fields["key"])
     return Answer(200)
 
 
-def _show_image_metadata(call: Call, asked: Any) -> Answer:
-    found = call.services.volumes.get(call.ctx, call.args["id"])
-    return Answer(200, {"metadata": dict(found.image_metadata)})
+def _show_image_metadata(call: Call, fields: Any) -> Answer:
+    volume = call.services.volumes.get(call.ctx, call.args["id"])
+    return Answer(200, {"metadata": dict(volume.image_metadata)})
 
 
-def _reserve(call: Call, asked: Any) -> Answer:
+def _reserve(call: Call, fields: Any) -> Answer:
     call.services.legacy.reserve(call.ctx, call.args["id"])
     return Answer(202)
 
 
-def _unreserve(call: Call, asked: Any) -> Answer:
+def _unreserve(call: Call, fields: Any) -> Answer:
     call.services.legacy.unreserve(call.ctx, call.args["id"])
     return Answer(202)
 
 
-def _begin_detaching(call: Call, asked: Any) -> Answer:
+def _begin_detaching(call: Call, fields: Any) -> Answer:
     call.services.legacy.begin_detaching(call.ctx, call.args["id"])
     return Answer(202)
 
 
-def _roll_detaching(call: Call, asked: Any) -> Answer:
+def _roll_detaching(call: Call, fields: Any) -> Answer:
     call.services.legacy.roll_detaching(call.ctx, call.args["id"])
     return Answer(202)
 
 
-def _attach(call: Call, asked: Mapping[str, Any]) -> Answer:
-    instance, mode = asked.get("instance_uuid"), asked.get("mode")
+def _attach(call: Call, fields: Mapping[str, Any]) -> Answer:
+    instance, mode = fields.get("instance_uuid"), fields.get("mode")
     call.services.legacy.attach(
         call.ctx,
         call.args["id"],
-        asked["mountpoint"],
+        fields["mountpoint"],
         instance=instance and instance.lower(),
-        host=asked.get("host_name"),
+        host=fields.get("host_name"),
         mode=modes.parse(mode, "os-attach.mode"),
     )
     return Answer(202)
 
 
-def _detach(call: Call, asked: Mapping[str, Any] | None) -> Answer:
-    named = (asked or {}).get("attachment_id")
+def _detach(call: Call, fields: Mapping[str, Any] | None) -> Answer:
+    named = (fields or {}).get("attachment_id")
     call.services.legacy.detach(call.ctx, call.args["id"], named and named.lower())
     return Answer(202)
 
 
-def _initialize(call: Call, asked: Mapping[str, Any]) -> Answer:
-    row = call.services.legacy.initialize(call.ctx, call.args["id"], _connector(asked))
+def _initialize(call: Call, fields: Mapping[str, Any]) -> Answer:
+    row = call.services.legacy.initialize(call.ctx, call.args["id"], _connector(fields))
     return Answer(200, {"connection_info": volume_views.nested_info(row)})
 
 
-def _terminate(call: Call, asked: Mapping[str, Any]) -> Answer:
-    call.services.legacy.terminate(call.ctx, call.args["id"], _connector(asked))
+def _terminate(call: Call, fields: Mapping[str, Any]) -> Answer:
+    call.services.legacy.terminate(call.ctx, call.args["id"], _connector(fields))
     return Answer(202)
 
 
-def _connector(asked: Mapping[str, Any]) -> HostConnector:
-    sent = asked["connector"]
-    return connectors.parse({key: sent[key] for key in sent if sent[key] is not None})
+def _connector(fields: Mapping[str, Any]) -> HostConnector:
+    connector = fields["connector"]
+    return connectors.parse(
+        {key: connector[key] for key in connector if connector[key] is not None}
+    )
 
 
 _V0 = microversions.MIN

@@ -21,10 +21,10 @@ Metadata = Mapping[str, str]
 
 def index(call: Call) -> Answer:
     """GET /volumes/{id}/metadata: show all metadata, with an ETag from 3.15 on"""
-    found = call.services.volumes.get(call.ctx, call.args["id"]).metadata
+    metadata = call.services.volumes.get(call.ctx, call.args["id"]).metadata
     tagged = call.version >= microversions.METADATA_ETAG
-    headers = {"ETag": f'"{_etag(found)}"'} if tagged else {}
-    return Answer(200, {"metadata": dict(found)}, headers)
+    headers = {"ETag": f'"{_etag(metadata)}"'} if tagged else {}
+    return Answer(200, {"metadata": dict(metadata)}, headers)
 
 
 def encryption(call: Call) -> Answer:
@@ -35,41 +35,43 @@ def encryption(call: Call) -> Answer:
 
 def merge(call: Call) -> Answer:
     """POST /volumes/{id}/metadata: add or replace items"""
-    asked = metadata_schemas.METADATA.read(call)["metadata"]
-    return Answer(200, {"metadata": _change(call, lambda found: {**found, **asked})})
+    items = metadata_schemas.METADATA.read(call)["metadata"]
+    return Answer(
+        200, {"metadata": _change(call, lambda metadata: {**metadata, **items})}
+    )
 
 
 def replace(call: Call) -> Answer:
     """PUT /volumes/{id}/metadata: replace all metadata"""
-    asked = metadata_schemas.METADATA.read(call)["metadata"]
-    return Answer(200, {"metadata": _change(call, lambda found: asked)})
+    items = metadata_schemas.METADATA.read(call)["metadata"]
+    return Answer(200, {"metadata": _change(call, lambda metadata: items)})
 
 
 def show(call: Call) -> Answer:
     """GET /volumes/{id}/metadata/{key}: show one item"""
     key = call.args["key"]
-    found = call.services.volumes.get(call.ctx, call.args["id"]).metadata
-    _require(found, key)
-    return Answer(200, {"meta": {key: found[key]}})
+    metadata = call.services.volumes.get(call.ctx, call.args["id"]).metadata
+    _require(metadata, key)
+    return Answer(200, {"meta": {key: metadata[key]}})
 
 
 def update(call: Call) -> Answer:
     """PUT /volumes/{id}/metadata/{key}: add or replace one item"""
-    asked = metadata_schemas.METADATA_ITEM.read(call)["meta"]
+    items = metadata_schemas.METADATA_ITEM.read(call)["meta"]
     key = call.args["key"]
-    if key not in asked:
+    if key not in items:
         raise Invalid(f"meta: give the key of the URL, {key[:64]}, and no other.")
-    _change(call, lambda found: {**found, **asked})
-    return Answer(200, {"meta": asked})
+    _change(call, lambda metadata: {**metadata, **items})
+    return Answer(200, {"meta": items})
 
 
 def delete(call: Call) -> Answer:
     """DELETE /volumes/{id}/metadata/{key}: delete one item"""
     key = call.args["key"]
 
-    def without(found: Metadata) -> Metadata:
-        _require(found, key)
-        return {each: value for each, value in found.items() if each != key}
+    def without(metadata: Metadata) -> Metadata:
+        _require(metadata, key)
+        return {name: value for name, value in metadata.items() if name != key}
 
     _change(call, without)
     return Answer(200)
@@ -78,27 +80,27 @@ def delete(call: Call) -> Answer:
 def _change(call: Call, change: Callable[[Metadata], Metadata]) -> dict[str, Any]:
     """Write what ``change`` returns for the present metadata, if If-Match allows it."""
 
-    def checked(found: Metadata) -> Metadata:
-        _check_match(call, found)
-        return change(found)
+    def checked(metadata: Metadata) -> Metadata:
+        _check_match(call, metadata)
+        return change(metadata)
 
     changed = call.services.metadata.change(call.ctx, call.args["id"], checked)
     return dict(changed)
 
 
-def _check_match(call: Call, found: Metadata) -> None:
+def _check_match(call: Call, metadata: Metadata) -> None:
     if call.if_match is None or call.version < microversions.METADATA_ETAG:
         return
     tags = [tag.strip().strip('"') for tag in call.if_match.split(",")]
-    if "*" not in tags and _etag(found) not in tags:
+    if "*" not in tags and _etag(metadata) not in tags:
         raise Fault(412, "If-Match: the metadata has changed since; read it again.")
 
 
-def _etag(found: Metadata) -> str:
-    body = orjson.dumps({"metadata": dict(found)})
+def _etag(metadata: Metadata) -> str:
+    body = orjson.dumps({"metadata": dict(metadata)})
     return hashlib.md5(body, usedforsecurity=False).hexdigest()
 
 
-def _require(found: Metadata, key: str) -> None:
-    if key not in found:
+def _require(metadata: Metadata, key: str) -> None:
+    if key not in metadata:
         raise NotFound("metadata item", key[:64])

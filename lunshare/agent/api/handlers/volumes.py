@@ -30,18 +30,18 @@ _ADMIN_FIELDS = frozenset({"migration_status", "provider_id", "cluster_name"})
 def create(call: Call) -> Answer:
     """POST /volumes: create a volume, empty or from a snapshot or a volume"""
     body = schemas.VOLUME_CREATE.read(call)
-    asked = bodies.short_names(body["volume"])
-    _refuse_unsupported(asked)
+    fields = bodies.short_names(body["volume"])
+    _refuse_unsupported(fields)
     hints = body.get(_HINTS) or body["volume"].get(_HINTS) or {}
     new = NewVolume(
-        size=_size(call, asked),
-        name=asked.get("name"),
-        description=asked.get("description"),
-        volume_type=asked.get("volume_type") or None,
-        availability_zone=asked.get("availability_zone") or None,
-        metadata=asked.get("metadata") or {},
-        snapshot_id=asked.get("snapshot_id") or None,
-        source_volid=asked.get("source_volid") or None,
+        size=_size(call, fields),
+        name=fields.get("name"),
+        description=fields.get("description"),
+        volume_type=fields.get("volume_type") or None,
+        availability_zone=fields.get("availability_zone") or None,
+        metadata=fields.get("metadata") or {},
+        snapshot_id=fields.get("snapshot_id") or None,
+        source_volid=fields.get("source_volid") or None,
         same_host=_hinted(hints, "same_host"),
         different_host=_hinted(hints, "different_host"),
     )
@@ -70,20 +70,20 @@ def summary(call: Call) -> Answer:
     """GET /volumes/summary: count volumes and their GiB; from 3.36 on their metadata"""
     everyone = query.flag(call.query, "all_tenants", False) and call.ctx.is_admin
     metadata = call.version >= microversions.SUMMARY_METADATA
-    found = call.services.volumes.summary(call.ctx, everyone, metadata)
+    summary = call.services.volumes.summary(call.ctx, everyone, metadata)
     totals: dict[str, Any] = {
-        "total_count": found.count,
-        "total_size": found.size,
+        "total_count": summary.count,
+        "total_size": summary.size,
     }
     if metadata:
-        totals["metadata"] = dict(found.metadata)
+        totals["metadata"] = dict(summary.metadata)
     return Answer(200, {"volume-summary": totals})
 
 
 def show(call: Call) -> Answer:
     """GET /volumes/{id}: show one volume"""
-    found = call.services.volumes.get(call.ctx, call.args["id"])
-    return Answer(200, {"volume": volume_views.volume(found, _context(call))})
+    volume = call.services.volumes.get(call.ctx, call.args["id"])
+    return Answer(200, {"volume": volume_views.volume(volume, _context(call))})
 
 
 def update(call: Call) -> Answer:
@@ -91,8 +91,8 @@ def update(call: Call) -> Answer:
     changes = bodies.short_names(schemas.VOLUME_UPDATE.read(call)["volume"])
     if changes.get("metadata", {}) is None:
         del changes["metadata"]
-    found = call.services.volumes.update(call.ctx, call.args["id"], changes)
-    return _stored(call, found, 200)
+    volume = call.services.volumes.update(call.ctx, call.args["id"], changes)
+    return _stored(call, volume, 200)
 
 
 def delete(call: Call) -> Answer:
@@ -114,34 +114,34 @@ def _hinted(hints: Any, name: str) -> tuple[str, ...]:
 
     Other hints are for parts of a cloud that this node is not, and are ignored.
     """
-    given = hints.get(name) if isinstance(hints, Mapping) else None
-    ids = given if isinstance(given, list) else [given] if given else []
-    if not all(isinstance(each, str) and len(each) <= _ID_MAX for each in ids):
+    value = hints.get(name) if isinstance(hints, Mapping) else None
+    ids = value if isinstance(value, list) else [value] if value else []
+    if not all(isinstance(ident, str) and len(ident) <= _ID_MAX for ident in ids):
         raise Invalid(f"{_HINTS}.{name}: give the id of a volume, or a list of ids.")
     return tuple(ids)
 
 
-def _size(call: Call, asked: Mapping[str, Any]) -> int | None:
+def _size(call: Call, fields: Mapping[str, Any]) -> int | None:
     """Return the size, which is optional for a volume with a source.
 
     A source that does not exist is reported before an invalid size.
     """
-    if asked.get("snapshot_id"):
-        call.services.snapshots.get(call.ctx, asked["snapshot_id"])
-    elif asked.get("source_volid"):
-        call.services.volumes.get(call.ctx, asked["source_volid"])
+    if fields.get("snapshot_id"):
+        call.services.snapshots.get(call.ctx, fields["snapshot_id"])
+    elif fields.get("source_volid"):
+        call.services.volumes.get(call.ctx, fields["source_volid"])
     else:
-        return query.gib("volume.size", asked.get("size"))
-    size = asked.get("size")
+        return query.gib("volume.size", fields.get("size"))
+    size = fields.get("size")
     return None if size is None else query.gib("volume.size", size)
 
 
-def _refuse_unsupported(asked: Mapping[str, Any]) -> None:
+def _refuse_unsupported(fields: Mapping[str, Any]) -> None:
     """Refuse fields that this node does not support."""
     for key, what in missing_features.FIELDS.items():
-        if asked.get(key):
+        if fields.get(key):
             raise Invalid(f"volume.{key}: {what.sentence}")
-    if query.boolean("volume.multiattach", str(asked.get("multiattach") or False)):
+    if query.boolean("volume.multiattach", str(fields.get("multiattach") or False)):
         raise Invalid(
             "volume.multiattach: leave it out and give a volume_type whose extra"
             " spec multiattach is '<is> True'."
@@ -168,8 +168,10 @@ def _hidden(call: Call) -> frozenset[str]:
     return _ADMIN_FIELDS | ruled
 
 
-def _stored(call: Call, found: Volume, status: int) -> Answer:
-    return Answer(status, {"volume": volume_views.stored_volume(found, _context(call))})
+def _stored(call: Call, volume: Volume, status: int) -> Answer:
+    return Answer(
+        status, {"volume": volume_views.stored_volume(volume, _context(call))}
+    )
 
 
 def _page(call: Call) -> Page:

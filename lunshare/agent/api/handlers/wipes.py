@@ -10,5 +10,5 @@ from lunshare.agent.api.views import volume_views
 
 def index(call: Call) -> Answer:
     """GET /lunshare/wipes: list what is left to wipe"""
-    found = call.services.wiper.list(call.ctx)
-    return Answer(200, {"wipes": [volume_views.wipe(row) for row in found]})
+    wipes = call.services.wiper.list(call.ctx)
+    return Answer(200, {"wipes": [volume_views.wipe(wipe) for wipe in wipes]})

@@ -85,10 +85,10 @@ def parse(raw: bytes) -> Any:
     return value
 
 
-def short_names(asked: Mapping[str, Any]) -> dict[str, Any]:
+def short_names(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields by their short names, which override the long ones."""
-    plain = {_NAMES[key]: asked[key] for key in _NAMES if key in asked}
-    return plain | {key: asked[key] for key in asked if key not in _NAMES}
+    plain = {_NAMES[key]: fields[key] for key in _NAMES if key in fields}
+    return plain | {key: fields[key] for key in fields if key not in _NAMES}
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -58,48 +58,51 @@ def page(call: Call, resource: str | None = None) -> Page:
 
     :raises Invalid: names the parameter and what to give.
     """
-    asked, narrowed = call.query, filters(call.query, call.version)
+    parameters, conditions = call.query, filters(call.query, call.version)
     if resource is not None:
         admin = call.ctx.is_admin
-        narrowed = resource_filters.allowed(resource, narrowed, admin, call.version)
-    everyone = query.flag(asked, "all_tenants", False) and call.ctx.is_admin
-    project = asked.get("project_id", None if everyone else call.ctx.project_id)
+        conditions = resource_filters.allowed(resource, conditions, admin, call.version)
+    everyone = query.flag(parameters, "all_tenants", False) and call.ctx.is_admin
+    project = parameters.get("project_id", None if everyone else call.ctx.project_id)
     if not everyone and project != call.ctx.project_id:
-        narrowed[_NO_COLUMN] = query.NOTHING
+        conditions[_NO_COLUMN] = query.NOTHING
     return Page(
         project_id=project,
-        limit=limit(asked, call.settings.max_limit),
-        marker=asked.get("marker"),
-        offset=query.number(asked, "offset", 0, OFFSET_MAX),
-        sort=sort(asked),
-        filters=narrowed,
+        limit=limit(parameters, call.settings.max_limit),
+        marker=parameters.get("marker"),
+        offset=query.number(parameters, "offset", 0, OFFSET_MAX),
+        sort=sort(parameters),
+        filters=conditions,
     )
 
 
-def limit(asked: Mapping[str, str], most: int) -> int:
+def limit(parameters: Mapping[str, str], most: int) -> int:
     """Return the largest number of rows of the page."""
-    return min(query.number(asked, "limit", most, None), most)
+    return min(query.number(parameters, "limit", most, None), most)
 
 
-def sort(asked: Mapping[str, str]) -> Sort:
+def sort(parameters: Mapping[str, str]) -> Sort:
     """Return the order; the default is newest first.
 
     Keys are not checked here, since only the database knows the columns.
     """
-    if "sort" not in asked:
-        old = (asked.get("sort_key", "created_at"), asked.get("sort_dir", "desc"))
-        return _order([old])
-    if "sort_key" in asked or "sort_dir" in asked:
+    if "sort" not in parameters:
+        pair = (
+            parameters.get("sort_key", "created_at"),
+            parameters.get("sort_dir", "desc"),
+        )
+        return _order([pair])
+    if "sort_key" in parameters or "sort_dir" in parameters:
         raise Invalid(
             "sort and sort_key or sort_dir exclude each other: use sort alone."
         )
-    pairs = [item.strip().partition(":") for item in asked["sort"].split(",")]
+    pairs = [item.strip().partition(":") for item in parameters["sort"].split(",")]
     return _order([(key, way if colon else "desc") for key, colon, way in pairs])
 
 
-def sorts(asked: Mapping[str, str]) -> bool:
+def sorts(parameters: Mapping[str, str]) -> bool:
     """Return whether the client asks for an order."""
-    return not _SORTING.isdisjoint(asked)
+    return not _SORTING.isdisjoint(parameters)
 
 
 def _order(pairs: list[tuple[str, str]]) -> Sort:
@@ -112,20 +115,22 @@ def _order(pairs: list[tuple[str, str]]) -> Sort:
     return tuple((key, DIRECTIONS[way]) for key, way in pairs)
 
 
-def filters(asked: Mapping[str, str], version: Version) -> dict[str, Any]:
+def filters(parameters: Mapping[str, str], version: Version) -> dict[str, Any]:
     """Return every parameter that is a filter, with its value in the form of rows.
 
     A key that no row has is included: it matches nothing, as in Cinder. So does
     ``name~`` (contains) in a version before it was added.
     """
-    found = {
+    conditions = {
         key: query.filter_value(key, value, version)
-        for key, value in asked.items()
+        for key, value in parameters.items()
         if key not in _PAGE_PARAMETERS
     }
-    if version < microversions.LIKE_FILTERS and any(k.endswith("~") for k in found):
-        found[_NO_COLUMN] = query.NOTHING
-    return found
+    if version < microversions.LIKE_FILTERS and any(
+        k.endswith("~") for k in conditions
+    ):
+        conditions[_NO_COLUMN] = query.NOTHING
+    return conditions
 
 
 def more(
@@ -137,9 +142,9 @@ def more(
     """
     if not rows or len(rows) < page.limit:
         return {}
-    asked = {key: value for key, value in call.query.items() if key != "offset"}
-    asked["marker"] = getattr(rows[-1], name)
-    href = f"{call.base}{call.path}?{urlencode(asked)}"
+    parameters = {key: value for key, value in call.query.items() if key != "offset"}
+    parameters["marker"] = getattr(rows[-1], name)
+    href = f"{call.base}{call.path}?{urlencode(parameters)}"
     return {f"{resource}_links": [{"rel": "next", "href": href}]}
 
 
@@ -180,10 +185,10 @@ def manageable(
     host = call.query.get("host")
     if not host:
         raise Invalid("host is missing: give host@backend or host@backend#pool.")
-    its = page(call)
-    rows = cut(call, its, find(call.ctx, host), _MANAGEABLE_KEYS)
+    part = page(call)
+    rows = cut(call, part, find(call.ctx, host), _MANAGEABLE_KEYS)
     body: dict[str, Any] = {resource: [view(row) for row in rows]}
-    return body | more(call, resource, its, rows, _MANAGEABLE_KEYS[0])
+    return body | more(call, resource, part, rows, _MANAGEABLE_KEYS[0])
 
 
 def counts(call: Call) -> bool:

@@ -43,31 +43,33 @@ def boolean(name: str, text: str) -> bool:
     raise Invalid(f"{name} must be true or false.")
 
 
-def only(asked: Mapping[str, str], *known: str) -> Mapping[str, str]:
+def only(parameters: Mapping[str, str], *names: str) -> Mapping[str, str]:
     """Return the parameters if all of them are ``known``.
 
     :raises Invalid: names the first one that is unknown.
     """
-    unknown = sorted(asked.keys() - set(known))
-    if unknown:
-        raise Invalid(f"{unknown[0][:64]} is unknown here: leave it out.")
-    return asked
+    others = sorted(parameters.keys() - set(names))
+    if others:
+        raise Invalid(f"{others[0][:64]} is unknown here: leave it out.")
+    return parameters
 
 
-def flag(asked: Mapping[str, str], name: str, default: bool) -> bool:
+def flag(parameters: Mapping[str, str], name: str, default: bool) -> bool:
     """Parse a parameter that is true or false.
 
     :raises Invalid: it is neither.
     """
-    return boolean(name, asked[name]) if name in asked else default
+    return boolean(name, parameters[name]) if name in parameters else default
 
 
-def number(asked: Mapping[str, str], name: str, default: int, most: int | None) -> int:
+def number(
+    parameters: Mapping[str, str], name: str, default: int, most: int | None
+) -> int:
     """Parse a whole number of 0 or more.
 
     :raises Invalid: it is not such a number, or above ``most``.
     """
-    text = asked.get(name)
+    text = parameters.get(name)
     if text is None:
         return default
     if text.isascii() and text.isdigit():

@@ -58,10 +58,10 @@ def allowed(
 
     :raises Invalid: names the first one that the caller may not use.
     """
-    known = FILTERS.get(resource, ())
-    others = [key for key in filters if key and key not in known]
+    names = FILTERS.get(resource, ())
+    others = [key for key in filters if key and key not in names]
     if is_admin or not others:
         return dict(filters)
     if version >= microversions.STRICT_FILTERS:
-        raise Invalid(f"{others[0][:64]}: filter by {', '.join(known)}.")
+        raise Invalid(f"{others[0][:64]}: filter by {', '.join(names)}.")
     return {key: value for key, value in filters.items() if key not in others}

@@ -15,45 +15,45 @@ from lunshare.agent.model.records import ServiceState
 View = dict[str, Any]
 
 
-def host(shown: HostAccess) -> View:
+def host(host_access: HostAccess) -> View:
     """Show the access of one host to one volume, in the rows and in the target."""
     return {
-        "volume_id": shown.volume_id,
-        "volume_name": shown.volume_name,
-        "backend": shown.backend,
-        "host": shown.host,
-        "initiator": shown.initiator,
-        "attachment_id": shown.attachment_id,
-        "mode": shown.mode,
-        "status": shown.status,
-        "allowed": shown.allowed,
-        "sessions": shown.sessions,
-        "addresses": list(shown.addresses),
-        "problem": shown.problem or None,
+        "volume_id": host_access.volume_id,
+        "volume_name": host_access.volume_name,
+        "backend": host_access.backend,
+        "host": host_access.host,
+        "initiator": host_access.initiator,
+        "attachment_id": host_access.attachment_id,
+        "mode": host_access.mode,
+        "status": host_access.status,
+        "allowed": host_access.allowed,
+        "sessions": host_access.sessions,
+        "addresses": list(host_access.addresses),
+        "problem": host_access.problem or None,
     }
 
 
-def orphan(shown: Orphan) -> View:
+def orphan(orphan: Orphan) -> View:
     """Show an export, disk or snapshot of lunshare that has no row."""
     return {
-        "kind": shown.kind,
-        "id": shown.id,
-        "backend": shown.backend,
-        "where": shown.where,
+        "kind": orphan.kind,
+        "id": orphan.id,
+        "backend": orphan.backend,
+        "where": orphan.where,
     }
 
 
-def quotas(shown: Iterable[Quota], ident: str | None = None) -> View:
+def quotas(quotas: Iterable[Quota], ident: str | None = None) -> View:
     """Show the limits of a quota set by their keys, with the id of its project."""
-    pairs: list[tuple[str, Any]] = [(each.key, each.limit) for each in shown]
+    pairs: list[tuple[str, Any]] = [(quota.key, quota.limit) for quota in quotas]
     return dict(pairs if ident is None else [("id", ident), *pairs])
 
 
-def quota_usage(shown: Iterable[Quota], ident: str) -> View:
+def quota_usage(quotas: Iterable[Quota], ident: str) -> View:
     """Show limits and usage. Nothing is reserved: a row counts from its commit on."""
     pairs: list[tuple[str, Any]] = [
-        (each.key, {"limit": each.limit, "in_use": each.in_use, "reserved": 0})
-        for each in shown
+        (quota.key, {"limit": quota.limit, "in_use": quota.in_use, "reserved": 0})
+        for quota in quotas
     ]
     return dict([("id", ident), *pairs])
 
@@ -67,13 +67,13 @@ _LIMITS = (
 )
 
 
-def limits(shown: Iterable[Quota], with_use: bool) -> View:
+def limits(rows: Iterable[Quota], with_use: bool) -> View:
     """Show the absolute limits of a project; ``with_use`` also what it uses."""
-    found = {each.key: each for each in shown}
-    largest = {most: found[key].limit for key, most, _ in _LIMITS}
+    quotas = {quota.key: quota for quota in rows}
+    largest = {most: quotas[key].limit for key, most, _ in _LIMITS}
     if not with_use:
         return largest
-    return {**largest, **{used: found[key].in_use for key, _, used in _LIMITS}}
+    return {**largest, **{used: quotas[key].in_use for key, _, used in _LIMITS}}
 
 
 def type_access(type_id: str, project: str) -> View:
@@ -86,13 +86,13 @@ def default_type(project: str, type_id: str) -> View:
     return {"project_id": project, "volume_type_id": type_id}
 
 
-def qos(shown: QosSpecs) -> View:
+def qos(qos_specs: QosSpecs) -> View:
     """Show QoS specs."""
     return {
-        "id": shown.id,
-        "name": shown.name,
-        "consumer": shown.consumer,
-        "specs": dict(shown.specs),
+        "id": qos_specs.id,
+        "name": qos_specs.name,
+        "consumer": qos_specs.consumer,
+        "specs": dict(qos_specs.specs),
     }
 
 
@@ -106,15 +106,15 @@ def zone(name: str, is_open: bool) -> View:
     return {"zoneName": name, "zoneState": {"available": is_open}}
 
 
-def service_host(shown: ServiceState) -> View:
+def service_host(service_state: ServiceState) -> View:
     """Show a service in the list of hosts."""
     return {
-        "host_name": shown.host,
-        "service": shown.binary,
-        "zone": shown.zone,
-        "service-status": "available" if shown.up else "unavailable",
-        "service-state": "enabled" if shown.enabled else "disabled",
-        "last-update": shown.updated_at.isoformat(timespec="microseconds"),
+        "host_name": service_state.host,
+        "service": service_state.binary,
+        "zone": service_state.zone,
+        "service-status": "available" if service_state.up else "unavailable",
+        "service-state": "enabled" if service_state.enabled else "disabled",
+        "last-update": service_state.updated_at.isoformat(timespec="microseconds"),
     }
 
 

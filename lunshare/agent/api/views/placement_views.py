@@ -21,9 +21,9 @@ _PROPERTIES = {
 }
 
 
-def capabilities(shown: Pool) -> View:
+def capabilities(pool: Pool) -> View:
     """Show one pool in the form of GET /capabilities."""
-    caps = shown.capabilities
+    caps = pool.capabilities
     copied = (
         "vendor_name",
         "volume_backend_name",
@@ -31,7 +31,7 @@ def capabilities(shown: Pool) -> View:
         "storage_protocol",
     )
     return {
-        "namespace": f"OS::Storage::Capabilities::{shown.name.partition('#')[0]}",
+        "namespace": f"OS::Storage::Capabilities::{pool.name.partition('#')[0]}",
         **{key: caps[key] for key in copied},
         "pool_name": caps["pool_name"],
         "display_name": caps["volume_backend_name"],
@@ -50,9 +50,9 @@ def capabilities(shown: Pool) -> View:
     }
 
 
-def choice(shown: Choice) -> View:
+def choice(choice: Choice) -> View:
     """Show every pool with its filter and weigher results, and the chosen one."""
-    request = shown.request
+    request = choice.request
     return {
         "asked": {
             "size": request.size,
@@ -60,27 +60,27 @@ def choice(shown: Choice) -> View:
             "extra_specs": dict(request.specs),
             "availability_zone": request.zone,
         },
-        "chosen": shown.chosen.name if shown.chosen else None,
-        "pools": [_candidate(each) for each in shown.candidates],
+        "chosen": choice.chosen.name if choice.chosen else None,
+        "pools": [_candidate(candidate) for candidate in choice.candidates],
     }
 
 
-def _candidate(shown: Candidate) -> View:
+def _candidate(candidate: Candidate) -> View:
     return {
-        "name": shown.pool.name,
-        "passed": not shown.failed,
+        "name": candidate.pool.name,
+        "passed": not candidate.failed,
         "filters": [
-            {"name": each.filter, "passed": each.passed, "reason": each.reason}
-            for each in shown.filter_results
+            {"name": result.filter, "passed": result.passed, "reason": result.reason}
+            for result in candidate.filter_results
         ],
         "weighers": [
             {
-                "name": each.weigher,
-                "value": each.value,
-                "multiplier": each.multiplier,
-                "weight": each.weight,
+                "name": result.weigher,
+                "value": result.value,
+                "multiplier": result.multiplier,
+                "weight": result.weight,
             }
-            for each in shown.weigher_results
+            for result in candidate.weigher_results
         ],
-        "weight": None if shown.failed else round(shown.weight, 6),
+        "weight": None if candidate.failed else round(candidate.weight, 6),
     }

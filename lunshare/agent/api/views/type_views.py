@@ -19,30 +19,30 @@ USER_VISIBLE_SPECS = frozenset(
 )
 
 
-def volume_type(shown: VolumeType, all_specs: bool) -> View:
+def volume_type(volume_type: VolumeType, all_specs: bool) -> View:
     """Show a volume type; with ``all_specs`` also what describes the storage."""
     return {
-        "id": shown.id,
-        "name": shown.name,
-        "is_public": shown.is_public,
-        "description": shown.description,
-        "extra_specs": visible_specs(shown.extra_specs, all_specs),
-        "os-volume-type-access:is_public": shown.is_public,
-        "qos_specs_id": shown.qos_specs_id,
+        "id": volume_type.id,
+        "name": volume_type.name,
+        "is_public": volume_type.is_public,
+        "description": volume_type.description,
+        "extra_specs": visible_specs(volume_type.extra_specs, all_specs),
+        "os-volume-type-access:is_public": volume_type.is_public,
+        "qos_specs_id": volume_type.qos_specs_id,
     }
 
 
-def encryption(shown: Encryption) -> View:
+def encryption(encryption: Encryption) -> View:
     """Show the encryption of a volume type."""
     return {
-        "volume_type_id": shown.volume_type_id,
-        "encryption_id": shown.encryption_id,
-        "provider": shown.provider,
-        "control_location": shown.control_location,
-        "cipher": shown.cipher,
-        "key_size": shown.key_size,
-        "created_at": _time(shown.created_at),
-        "updated_at": _time(shown.updated_at),
+        "volume_type_id": encryption.volume_type_id,
+        "encryption_id": encryption.encryption_id,
+        "provider": encryption.provider,
+        "control_location": encryption.control_location,
+        "cipher": encryption.cipher,
+        "key_size": encryption.key_size,
+        "created_at": _time(encryption.created_at),
+        "updated_at": _time(encryption.updated_at),
         "deleted_at": None,
         "deleted": False,
     }

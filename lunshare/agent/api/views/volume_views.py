@@ -90,10 +90,10 @@ class ViewContext:
 
     def links(self, volume_id: str) -> list[View]:
         """Return the URLs of the volume, with and without the version."""
-        rest = f"{self.project}/volumes/{volume_id}"
+        path = f"{self.project}/volumes/{volume_id}"
         return [
-            {"rel": "self", "href": f"{self.root}/v3{rest}"},
-            {"rel": "bookmark", "href": f"{self.root}{rest}"},
+            {"rel": "self", "href": f"{self.root}/v3{path}"},
+            {"rel": "bookmark", "href": f"{self.root}{path}"},
         ]
 
     def location(self, backend: str) -> Location:
@@ -117,65 +117,65 @@ def _service(host: str) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_DNS, host))
 
 
-def volume(shown: Volume, context: ViewContext) -> View:
+def volume(volume: Volume, context: ViewContext) -> View:
     """Show a volume in full."""
-    host, service = context.location(shown.backend)
+    host, service = context.location(volume.backend)
     view = {
-        "id": shown.id,
-        "status": MASKED.get(shown.status, shown.status),
-        "size": shown.size,
-        "availability_zone": shown.availability_zone,
-        "created_at": _time(shown.created_at),
-        "updated_at": _time(shown.updated_at),
-        "name": shown.name,
-        "description": shown.description,
-        "volume_type": shown.volume_type,
-        "snapshot_id": shown.snapshot_id,
-        "source_volid": shown.source_volid,
-        "migration_status": shown.migration_status,
-        "os-vol-mig-status-attr:migstat": shown.migration_status,
-        "metadata": _metadata(shown),
-        "links": context.links(shown.id),
-        "user_id": shown.user_id,
-        "bootable": "true" if shown.bootable else "false",
-        "multiattach": shown.multiattach,
+        "id": volume.id,
+        "status": MASKED.get(volume.status, volume.status),
+        "size": volume.size,
+        "availability_zone": volume.availability_zone,
+        "created_at": _time(volume.created_at),
+        "updated_at": _time(volume.updated_at),
+        "name": volume.name,
+        "description": volume.description,
+        "volume_type": volume.volume_type,
+        "snapshot_id": volume.snapshot_id,
+        "source_volid": volume.source_volid,
+        "migration_status": volume.migration_status,
+        "os-vol-mig-status-attr:migstat": volume.migration_status,
+        "metadata": _metadata(volume),
+        "links": context.links(volume.id),
+        "user_id": volume.user_id,
+        "bootable": "true" if volume.bootable else "false",
+        "multiattach": volume.multiattach,
         "attachments": [
             _attached(row, context.names_hosts)
-            for row in shown.attachments
+            for row in volume.attachments
             if row.status is AttachStatus.ATTACHED
         ],
-        "os-vol-tenant-attr:tenant_id": shown.project_id,
+        "os-vol-tenant-attr:tenant_id": volume.project_id,
         "os-vol-host-attr:host": host,
     }
     view.update(_constants(context.version))
-    if shown.image_metadata:
-        view["volume_image_metadata"] = dict(shown.image_metadata)
-    if shown.status_reason is not None and context.version >= _STATUS_REASON:
-        view["status_reason"] = shown.status_reason
+    if volume.image_metadata:
+        view["volume_image_metadata"] = dict(volume.image_metadata)
+    if volume.status_reason is not None and context.version >= _STATUS_REASON:
+        view["status_reason"] = volume.status_reason
     if context.version >= _SERVICE_UUID:
         view["service_uuid"] = service
     if context.version >= _TYPE_ID:
-        view["volume_type_id"] = shown.volume_type_id
+        view["volume_type_id"] = volume.volume_type_id
     for key in context.hidden:
         view.pop(key, None)
     return view
 
 
-def _metadata(shown: Volume) -> View:
+def _metadata(volume: Volume) -> View:
     """Show metadata with the readonly flag, which clients read there."""
-    flag = {} if shown.readonly is None else {"readonly": str(shown.readonly)}
-    return {**shown.metadata, **flag}
+    flag = {} if volume.readonly is None else {"readonly": str(volume.readonly)}
+    return {**volume.metadata, **flag}
 
 
-def stored_volume(shown: Volume, context: ViewContext) -> View:
+def stored_volume(row: Volume, context: ViewContext) -> View:
     """Show a volume as create and update return it."""
-    view = volume(shown, context)
+    view = volume(row, context)
     return {key: value for key, value in view.items() if key not in ONLY_SHOWN}
 
 
-def volume_brief(shown: Volume | NamedVolume, context: ViewContext) -> View:
+def volume_brief(volume: Volume | NamedVolume, context: ViewContext) -> View:
     """Show a volume in a list without detail."""
-    return {"id": shown.id, "name": shown.name, "links": context.links(shown.id)}
+    return {"id": volume.id, "name": volume.name, "links": context.links(volume.id)}
 
 
 def _attached(row: Attachment, names_hosts: bool) -> View:
@@ -195,77 +195,77 @@ def _attached(row: Attachment, names_hosts: bool) -> View:
     }
 
 
-def snapshot_brief(shown: Snapshot, version: Version) -> View:
+def snapshot_brief(snapshot: Snapshot, version: Version) -> View:
     """Show a snapshot in a list without detail, with the fields that Cinder has."""
     return {
-        "id": shown.id,
-        "created_at": _time(shown.created_at),
-        "updated_at": _time(shown.updated_at),
-        "name": shown.name,
-        "description": shown.description,
-        "volume_id": shown.volume_id,
-        "status": _MASKED_SNAPSHOT.get(shown.status, shown.status),
-        "size": shown.size,
-        "metadata": dict(shown.metadata),
+        "id": snapshot.id,
+        "created_at": _time(snapshot.created_at),
+        "updated_at": _time(snapshot.updated_at),
+        "name": snapshot.name,
+        "description": snapshot.description,
+        "volume_id": snapshot.volume_id,
+        "status": _MASKED_SNAPSHOT.get(snapshot.status, snapshot.status),
+        "size": snapshot.size,
+        "metadata": dict(snapshot.metadata),
     }
 
 
-def snapshot(shown: Snapshot, version: Version) -> View:
+def snapshot(snapshot: Snapshot, version: Version) -> View:
     """Show a snapshot as create and update return it."""
-    view = snapshot_brief(shown, version)
+    view = snapshot_brief(snapshot, version)
     later: tuple[tuple[Version, str, Any], ...] = (
         ((3, 14), "group_snapshot_id", None),
-        ((3, 41), "user_id", shown.user_id),
+        ((3, 41), "user_id", snapshot.user_id),
         ((3, 65), "consumes_quota", True),
     )
     view.update({key: value for since, key, value in later if version >= since})
     return view
 
 
-def snapshot_shown(shown: Snapshot, version: Version) -> View:
+def snapshot_shown(row: Snapshot, version: Version) -> View:
     """Show a snapshot in full."""
-    done = "100%" if shown.status is SnapshotStatus.AVAILABLE else "0%"
-    why = shown.status_reason if version >= _STATUS_REASON else None
+    progress = "100%" if row.status is SnapshotStatus.AVAILABLE else "0%"
+    why = row.status_reason if version >= _STATUS_REASON else None
     return {
         **({} if why is None else {"status_reason": why}),
-        **snapshot(shown, version),
-        "os-extended-snapshot-attributes:project_id": shown.project_id,
-        "os-extended-snapshot-attributes:progress": shown.progress or done,
+        **snapshot(row, version),
+        "os-extended-snapshot-attributes:project_id": row.project_id,
+        "os-extended-snapshot-attributes:progress": row.progress or progress,
     }
 
 
-def attachment_brief(shown: Attachment) -> View:
+def attachment_brief(attachment: Attachment) -> View:
     """Show an attachment in a list without detail."""
     return {
-        "id": shown.id,
-        "status": shown.status,
-        "instance": shown.instance_uuid,
-        "volume_id": shown.volume_id,
+        "id": attachment.id,
+        "status": attachment.status,
+        "instance": attachment.instance_uuid,
+        "volume_id": attachment.volume_id,
     }
 
 
-def attachment(shown: Attachment) -> View:
+def attachment(attachment: Attachment) -> View:
     """Show an attachment in full. Its connection_info is flat.
 
     The old actions nest it in ``data``; os-brick and Nova read both forms.
     """
-    why = shown.status_reason
+    why = attachment.status_reason
     return {
         **({} if why is None else {"status_reason": why}),
-        **attachment_brief(shown),
-        "attached_at": _time(shown.attach_time),
-        "detached_at": _time(shown.detach_time),
-        "attach_mode": shown.mode,
-        "connection_info": dict(shown.connection_info or {}),
+        **attachment_brief(attachment),
+        "attached_at": _time(attachment.attach_time),
+        "detached_at": _time(attachment.detach_time),
+        "attach_mode": attachment.mode,
+        "connection_info": dict(attachment.connection_info or {}),
     }
 
 
 _PROTOCOL = "driver_volume_type"
 
 
-def nested_info(shown: Attachment) -> View:
+def nested_info(attachment: Attachment) -> View:
     """Show connection_info as os-initialize_connection returns it."""
-    info = dict(shown.connection_info or {})
+    info = dict(attachment.connection_info or {})
     data = {key: value for key, value in info.items() if key != _PROTOCOL}
     return {"driver_volume_type": info.get(_PROTOCOL), "data": data}
 
@@ -273,98 +273,101 @@ def nested_info(shown: Attachment) -> View:
 _VOLUME_SERVICE = "cinder-volume"
 
 
-def service(shown: ServiceState, version: Version) -> View:
+def service(service_state: ServiceState, version: Version) -> View:
     """Show one service in the list of os-services."""
-    state = "up" if shown.up else "down"
+    state = "up" if service_state.up else "down"
     view: View = {
-        "binary": shown.binary,
-        "host": shown.host,
-        "zone": shown.zone,
-        "status": "enabled" if shown.enabled else "disabled",
+        "binary": service_state.binary,
+        "host": service_state.host,
+        "zone": service_state.zone,
+        "status": "enabled" if service_state.enabled else "disabled",
         "state": state,
-        "updated_at": _time(shown.updated_at),
-        "disabled_reason": shown.disabled_reason,
+        "updated_at": _time(service_state.updated_at),
+        "disabled_reason": service_state.disabled_reason,
     }
     if version >= (3, 7):
         view["cluster"] = None
-    if shown.binary == _VOLUME_SERVICE:
+    if service_state.binary == _VOLUME_SERVICE:
         view.update(replication_status="disabled", active_backend_id=None)
-        view["frozen"] = shown.frozen
+        view["frozen"] = service_state.frozen
         if version >= (3, 49):
             view["backend_state"] = state
     return view
 
 
-def changed_service(shown: ServiceState) -> View:
+def changed_service(service_state: ServiceState) -> View:
     """Show a service as enable and disable return it."""
     view: View = {
-        "host": shown.host,
-        "service": shown.binary,
-        "binary": shown.binary,
-        "status": "enabled" if shown.enabled else "disabled",
-        "disabled": not shown.enabled,
+        "host": service_state.host,
+        "service": service_state.binary,
+        "binary": service_state.binary,
+        "status": "enabled" if service_state.enabled else "disabled",
+        "disabled": not service_state.enabled,
     }
-    if shown.disabled_reason is not None:
-        view["disabled_reason"] = shown.disabled_reason
+    if service_state.disabled_reason is not None:
+        view["disabled_reason"] = service_state.disabled_reason
     return view
 
 
-def pools(shown: Iterable[Pool], detail: bool) -> list[View]:
+def pools(pools: Iterable[Pool], detail: bool) -> list[View]:
     """Show the pools that a scheduler may choose."""
     if not detail:
-        return [{"name": pool.name} for pool in shown]
+        return [{"name": pool.name} for pool in pools]
     return [
-        {"name": pool.name, "capabilities": dict(pool.capabilities)} for pool in shown
+        {"name": pool.name, "capabilities": dict(pool.capabilities)} for pool in pools
     ]
 
 
-def manageable_brief(shown: Manageable | ManageableSnapshot) -> View:
+def manageable_brief(disk: Manageable | ManageableSnapshot) -> View:
     """Show a foreign disk, or a snapshot with its volume, that may be managed."""
     view: View = {
-        "reference": {"source-name": shown.reference},
-        "size": shown.gib,
-        "safe_to_manage": not shown.reason_not_safe,
+        "reference": {"source-name": disk.reference},
+        "size": disk.gib,
+        "safe_to_manage": not disk.reason_not_safe,
     }
-    if isinstance(shown, ManageableSnapshot):
-        view["source_reference"] = {"source-name": f"volume-{shown.volume_id}"}
+    if isinstance(disk, ManageableSnapshot):
+        view["source_reference"] = {"source-name": f"volume-{disk.volume_id}"}
     return view
 
 
-def manageable(shown: Manageable | ManageableSnapshot) -> View:
+def manageable(disk: Manageable | ManageableSnapshot) -> View:
     """Show the same in full, with the reason if it cannot be managed."""
     return {
-        **manageable_brief(shown),
-        "reason_not_safe": shown.reason_not_safe or None,
+        **manageable_brief(disk),
+        "reason_not_safe": disk.reason_not_safe or None,
         "cinder_id": None,
         "extra_info": None,
     }
 
 
-def wipe(shown: WipeState) -> View:
+def wipe(wipe_state: WipeState) -> View:
     """Show a deleted disk that is being wiped; sizes are in bytes."""
     return {
-        "name": shown.name,
-        "backend": shown.backend,
-        "size": shown.size,
-        "left": shown.left,
-        "percent": shown.percent,
+        "name": wipe_state.name,
+        "backend": wipe_state.backend,
+        "size": wipe_state.size,
+        "left": wipe_state.left,
+        "percent": wipe_state.percent,
     }
 
 
-def message(shown: Message, base: str) -> View:
+def message(message: Message, base: str) -> View:
     """Show a user message; ``base`` is the start of every URL of the client."""
-    href = f"{base}/messages/{shown.id}"
+    href = f"{base}/messages/{message.id}"
     view: View = {
-        "id": shown.id,
-        "event_id": shown.event_id,
-        "user_message": shown.user_message,
-        "message_level": shown.message_level,
-        "created_at": _time(shown.created_at),
-        "guaranteed_until": _time(shown.expires_at),
-        "request_id": shown.request_id,
+        "id": message.id,
+        "event_id": message.event_id,
+        "user_message": message.user_message,
+        "message_level": message.message_level,
+        "created_at": _time(message.created_at),
+        "guaranteed_until": _time(message.expires_at),
+        "request_id": message.request_id,
         "links": [{"rel": "self", "href": href}, {"rel": "bookmark", "href": href}],
     }
-    of = {"resource_type": shown.resource_type, "resource_uuid": shown.resource_uuid}
+    of = {
+        "resource_type": message.resource_type,
+        "resource_uuid": message.resource_uuid,
+    }
     return view | {key: text for key, text in of.items() if text}
 
 
