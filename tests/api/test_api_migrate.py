@@ -78,7 +78,7 @@ def test_a_volume_is_migrated_to_another_backend_and_back(api: Api, node: Node):
         assert shown["os-vol-mig-status-attr:migstat"] == "success"
         assert is_complete(made, backend)
         # The row changes shortly after the disk is deleted.
-        until(lambda: node.services.volumes.get(CTX, made["id"]).leaving is None)
+        until(lambda: node.services.volumes.get(CTX, made["id"]).stale_backend is None)
     api.attachment(made["id"], connector=connector("h"))
 
 
@@ -151,7 +151,7 @@ def test_a_failed_retype_changes_nothing(api: Api, node: Node, point: str):
     for key in ("volume_type_id", "multiattach", "status", "os-vol-host-attr:host"):
         assert shown[key] == before[key]
     assert is_complete(made, "here")
-    until(lambda: node.services.volumes._rows.get(made["id"]).leaving is None)
+    until(lambda: node.services.volumes._rows.get(made["id"]).stale_backend is None)
     api.act(made["id"], retype(kind, "on-demand"))
 
 

@@ -105,7 +105,7 @@ class Scene:
     def check_end(self, hosts: set[str], snapshots: int) -> None:
         """What is so when the clients have ended; these hosts were attached."""
         services = self.node.services
-        until(lambda: services.volumes.get(CTX, self.id).leaving is None)
+        until(lambda: services.volumes.get(CTX, self.id).stale_backend is None)
         self.check()
         volume = services.volumes.get(CTX, self.id)
         assert volume.own_status is VolumeStatus.AVAILABLE

@@ -80,7 +80,7 @@ def _assert_consistent(node: Node) -> None:
     assert set(node.driver().snapshots()) == {k.id for k in snapshots}
     going = {AttachStatus.DETACHING, AttachStatus.ERROR_DETACHING}
     assert not going & {row.status for row in rows}
-    assert {row.leaving for row in rows} <= {None}
+    assert {row.former_initiator for row in rows} <= {None}
     failed = [row for row in rows if row.status is AttachStatus.ERROR_ATTACHING]
     assert [row for row in failed if not row.answered] == []
 
@@ -107,7 +107,7 @@ def _assert_written(node: Node, volume_id: str) -> None:
     for offset in (0, GIB - 4096):
         assert held.read(volume_id, offset, len(BYTES)) == BYTES
     assert volume.multiattach == (volume.volume_type == "other")
-    assert volume.leaving is None
+    assert volume.stale_backend is None
 
 
 def _new_node(path: Path, section: str = WIPES) -> Node:

@@ -75,10 +75,10 @@ def test_reconcile_closes_a_change_of_connector_whose_cleanup_failed(
     node: Node, volume: Volume
 ) -> None:
     row = change_to_b(node, node.target().failures.fail("apply.before", REFUSED))
-    assert node.services.attachments.get(CTX, row).leaving == initiator("a")
+    assert node.services.attachments.get(CTX, row).former_initiator == initiator("a")
     node.assembly.reconcile.run()
     assert node.live(volume.id) == {initiator("other"): "rw"}
-    assert [each.leaving for each in rows(node)] == [None, None]
+    assert [each.former_initiator for each in rows(node)] == [None, None]
 
 
 def test_a_failed_attachment_cannot_connect_when_another_has_the_volume(

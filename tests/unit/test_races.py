@@ -204,7 +204,7 @@ def at_rest(node: Node) -> None:
         volumes = node.services.volumes.list(CTX, EVERY)
         snapshots = node.services.snapshots.list(CTX, EVERY)
         return all(
-            v.own_status in steady and v.leaving is None for v in volumes
+            v.own_status in steady and v.stale_backend is None for v in volumes
         ) and all(k.status is SnapshotStatus.AVAILABLE for k in snapshots)
 
     until(rests, seconds=5)

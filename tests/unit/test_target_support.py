@@ -92,7 +92,7 @@ def test_a_host_that_cannot_be_fenced_is_not_replaced_by_another(
     with pytest.raises(Conflict, match="does not end a host's access; delete"):
         node.services.attachments.connect(CTX, row.id, host_connector("b"))
     [left] = rows(node)
-    assert (left.initiator, left.leaving) == (initiator("a"), None)
+    assert (left.initiator, left.former_initiator) == (initiator("a"), None)
     node.services.attachments.delete(CTX, row.id)
     assert rows(node) == []
 

@@ -222,7 +222,7 @@ def volumes_to_reconcile(connection: sa.Connection) -> list[str]:
 
     And those with an attachment that has no access any more and is not deleted yet.
     """
-    access = sa.or_(_A.initiator.is_not(None), _A.leaving.is_not(None))
+    access = sa.or_(_A.initiator.is_not(None), _A.former_initiator.is_not(None))
     ends = _A.attach_status.in_(ENDING)
     unknown = _A.answered == sa.false()
     failed = _A.attach_status == AttachStatus.ERROR_ATTACHING

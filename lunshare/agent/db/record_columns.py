@@ -54,7 +54,7 @@ class RecordColumns(Generic[R]):
         ]
         # The field of each column that the table itself has.
         self._own = {
-            column.name: name
+            column.key: name
             for name, column in self._columns.items()
             if column.table is table
         }
@@ -91,7 +91,7 @@ class RecordColumns(Generic[R]):
         """
         columns = self._columns
         return {
-            columns[name].name if name in columns else name: value
+            columns[name].key if name in columns else name: value
             for name, value in values.items()
         }
 

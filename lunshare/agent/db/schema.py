@@ -71,8 +71,11 @@ def _id(name: str = "id", **keywords: object) -> sa.Column[str]:
     return sa.Column(name, sa.String(36), nullable=False, **keywords)  # type: ignore[arg-type]
 
 
-def _text(name: str, length: int = 255, nullable: bool = True) -> sa.Column[str]:
-    return sa.Column(name, sa.String(length), nullable=nullable)
+def _text(
+    name: str, length: int = 255, nullable: bool = True, key: str | None = None
+) -> sa.Column[str]:
+    """``key``: the name of the field, where that of the column says less."""
+    return sa.Column(name, sa.String(length), nullable=nullable, key=key)
 
 
 def _member(
@@ -114,7 +117,7 @@ VOLUMES = sa.Table(
     _text("source_volid", 36),
     # Work in progress, with the status; see lunshare.agent.model.records.Volume.
     sa.Column("intent", sa.JSON(none_as_null=True)),
-    _text("leaving"),  # its former backend, until the disk there is deleted
+    _text("leaving", key="stale_backend"),  # until the disk there is deleted
     _text("migration_status"),
     sa.Column("readonly", sa.Boolean),  # NULL until it is set
     sa.Column("image_metadata", sa.JSON, nullable=False, server_default="{}"),
@@ -162,7 +165,7 @@ VOLUME_ATTACHMENT = sa.Table(
     sa.Column("connector", JsonText),  # as the client sent it
     sa.Column("connection_info", JsonText),  # without credentials
     _text("initiator"),
-    _text("leaving"),  # its former initiator, until that access is closed
+    _text("leaving", key="former_initiator"),  # until its access is closed
     _text("auth_username"),
     _text("auth_password"),
     _time("created_at"),

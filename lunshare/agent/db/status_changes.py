@@ -28,7 +28,7 @@ DECISIVE: Mapping[str, sa.Column[Any]] = {
     "project_id": _V.project_id,
     "multiattach": _V.multiattach,
     "volume_type_id": _V.volume_type_id,
-    "leaving": _V.leaving,
+    "stale_backend": _V.stale_backend,
 }
 
 

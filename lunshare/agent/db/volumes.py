@@ -117,7 +117,7 @@ COLUMNS: Mapping[str, sa.ColumnElement[Any]] = {
 _IN_USE = sa.or_(
     _A.attach_status != AttachStatus.ERROR_ATTACHING,
     _A.initiator.is_not(None),
-    _A.leaving.is_not(None),
+    _A.former_initiator.is_not(None),
 )
 
 _CLAIM = Prepared(
@@ -277,9 +277,9 @@ def remove(connection: sa.Connection, volume_id: str) -> None:
 
 def unfinished(connection: sa.Connection) -> list[Volume]:
     """Return volumes in states.UNFINISHED, or with a disk that will be deleted."""
-    going = sa.or_(_V.status.in_(sorted(UNFINISHED)), _V.leaving.is_not(None))
+    going = sa.or_(_V.status.in_(sorted(UNFINISHED)), _V.stale_backend.is_not(None))
     real = _V.reset_from.is_(None)
-    query = _ROWS.where(_HERE, sa.or_(real, _V.leaving.is_not(None)), going)
+    query = _ROWS.where(_HERE, sa.or_(real, _V.stale_backend.is_not(None)), going)
     query = query.order_by(_V.created_at)
     return _FIELDS.records(connection.execute(query))
 
@@ -291,7 +291,7 @@ def disk_backends(connection: sa.Connection) -> dict[str, tuple[str, ...]]:
     that no pool could hold has none, and is left out.
     """
     new = _V.intent["backend"].as_string()
-    query = sa.select(_V.id, _V.backend, _V.leaving, new).where(_HERE, _PLACED)
+    query = sa.select(_V.id, _V.backend, _V.stale_backend, new).where(_HERE, _PLACED)
     return {
         volume_id: tuple(filter(None, names))
         for volume_id, *names in connection.execute(query)

@@ -86,7 +86,7 @@ class Attachment:
 
     ``mode`` is None until it is resolved at connect. ``connector`` is as the client
     sent it. ``connection_info`` is what the host needs to log in, without
-    credentials. ``leaving`` is the initiator that ``initiator`` has replaced, until
+    credentials. ``former_initiator`` is the one that ``initiator`` has replaced, until
     its access is known to be closed. ``answered`` says that the client has had time
     to read the answer with its id. ``status_reason`` is the error of an attachment
     in an error status. ``legacy`` names the action of the volume that made it, such
@@ -111,7 +111,7 @@ class Attachment:
     auth_password: str | None = field(default=None, repr=False)
     created_at: datetime | None = None
     updated_at: datetime | None = None
-    leaving: str | None = None
+    former_initiator: str | None = None
     status_reason: str | None = None
     answered: bool = True
     legacy: str | None = None
@@ -120,13 +120,14 @@ class Attachment:
     @property
     def seen_status(self) -> AttachStatus:
         """The status that counts for the volume's: detaching once it is announced."""
-        left = self.announced and self.status is AttachStatus.ATTACHED
-        return AttachStatus.DETACHING if left else self.status
+        if self.announced and self.status is AttachStatus.ATTACHED:
+            return AttachStatus.DETACHING
+        return self.status
 
     @property
     def initiators(self) -> tuple[str, ...]:
         """Who may have access through this row, the replaced initiator first."""
-        return tuple(each for each in (self.leaving, self.initiator) if each)
+        return tuple(filter(None, (self.former_initiator, self.initiator)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +140,8 @@ class Volume:
     ``size`` (GiB) of an extend; ``snapshot_id`` of a revert; ``source_size``
     (GiB) and ``has_snapshot`` (whether its temporary snapshot exists) of a clone that
     is not complete; ``reference`` of a disk to manage; ``backend`` of a migration, with
-    ``type_id`` and ``multiattach`` of a retype. ``leaving`` is a backend that still
-    has a disk of it, which will be deleted. ``readonly``: new attachments are ro;
+    ``type_id`` and ``multiattach`` of a retype. ``stale_backend`` still has a disk of
+    it, which will be deleted. ``readonly``: new attachments are ro;
     None if it was never set. ``reset_from`` is the own status that the row had before
     an administrator set the present one. No operation works on such a volume.
     """
@@ -164,7 +165,7 @@ class Volume:
     snapshot_id: str | None = None
     source_volid: str | None = None
     intent: Mapping[str, Any] | None = None
-    leaving: str | None = None
+    stale_backend: str | None = None
     migration_status: str | None = None
     status_reason: str | None = None
     readonly: bool | None = None

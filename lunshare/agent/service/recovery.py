@@ -131,9 +131,9 @@ class Recovery:
                 yield UnfinishedRow(
                     "volume", row.id, step, row.backend, row.id, _copies(row), failed
                 )
-            elif row.leaving is not None:
+            elif row.stale_backend is not None:
                 yield UnfinishedRow(
-                    "volume", row.id, self._delete_old_disk, row.leaving, row.id
+                    "volume", row.id, self._delete_old_disk, row.stale_backend, row.id
                 )
 
     def _unfinished_snapshots(self) -> Iterator[UnfinishedRow]:

@@ -72,19 +72,19 @@ class Access:
         return wanted, changed
 
     def check_support(
-        self, volume: Volume, mode: Mode | None, leaving: str | None = None
+        self, volume: Volume, mode: Mode | None, former_initiator: str | None = None
     ) -> None:
         """Check that the target of the volume's backend can do this.
 
         :raises Conflict: it does not enforce the mode, or cannot end the access of
-            the initiator that is ``leaving``.
+            the initiator that is ``former_initiator``.
         """
         backend = self._backends[volume.backend]
         target = backend.drivers.target.abilities
         if mode is Mode.RO and not target.enforces_read_only:
             raise refusals.not_enforced(backend)
-        if leaving is not None and not target.fences:
-            raise refusals.not_fenced(backend, leaving)
+        if former_initiator is not None and not target.fences:
+            raise refusals.not_fenced(backend, former_initiator)
 
     def attach(self, volume: Volume, row: Attachment, wanted: Wanted) -> Attachment:
         """Attach the host of a row that is attaching; store its connection_info.
@@ -124,14 +124,14 @@ class Access:
 
         :raises BackendFailed: it may still be open, and the row still names it.
         """
-        if row.leaving is None:
+        if row.former_initiator is None:
             return row
         with self._db.reading() as connection:
             volume = volumes.require_row(connection, row.volume_id)
-        self.apply(volume, only=row.leaving)
+        self.apply(volume, only=row.former_initiator)
         with self._db.writing() as connection:
-            attachments.set_values(connection, row.id, leaving=None)
-        return replace(row, leaving=None)
+            attachments.set_values(connection, row.id, former_initiator=None)
+        return replace(row, former_initiator=None)
 
     def delete(
         self, attachment_id: str, check: Check | None = None
@@ -207,7 +207,9 @@ class Access:
         for initiator in row.initiators:
             self.apply(volume, only=initiator)
         with self._db.writing() as connection:
-            attachments.set_values(connection, row.id, initiator=None, leaving=None)
+            attachments.set_values(
+                connection, row.id, initiator=None, former_initiator=None
+            )
 
     def _connection_info(
         self, volume: Volume, row: Attachment, wanted: Wanted

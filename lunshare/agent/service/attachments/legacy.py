@@ -333,7 +333,7 @@ class LegacyActions:
             row = self._access.detach_replaced(row)
             values: dict[str, Any] = {
                 "initiator": None,
-                "leaving": initiator,
+                "former_initiator": initiator,
                 "connector": None,
                 "connection_info": None,
                 "announced": row.status is _ATTACHED,

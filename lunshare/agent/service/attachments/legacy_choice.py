@@ -88,7 +88,7 @@ def to_terminate(rows: Rows, initiator: str) -> Attachment | None:
     Of several attached servers of one host, none is: os-detach names one of them.
     """
     own = [row for row in rows if initiator in row.initiators]
-    ending = _first(own, lambda row: row.leaving == initiator or row.announced)
+    ending = _first(own, lambda row: row.former_initiator == initiator or row.announced)
     if ending is not None:
         return ending
     attaching = _first(own, lambda row: row.status in _UNUSED)

@@ -36,7 +36,7 @@ def reserves(row: Attachment) -> bool:
     As in lunshare.agent.db.volumes.claim: an access may be open, or will be.
     """
     failed = row.status is AttachStatus.ERROR_ATTACHING
-    return not failed or row.initiator is not None or row.leaving is not None
+    return not failed or row.initiator is not None or row.former_initiator is not None
 
 
 def attach_error(volume: Volume) -> Invalid:

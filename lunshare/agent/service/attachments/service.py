@@ -207,8 +207,8 @@ class Attachments:
         initiator = connector.initiator
         same = attachments.of_initiator(connection, row.volume_id, initiator)
         mode = modes.choose_open(volume, row.mode, connector.mode)
-        leaving = None if row.initiator == initiator else row.initiator
-        self._access.check_support(volume, mode, leaving)
+        former_initiator = None if row.initiator == initiator else row.initiator
+        self._access.check_support(volume, mode, former_initiator)
         other = modes.find_other(same, row.id, mode)
         if other is not None and not self._widen:
             raise refusals.mixed_modes(other, mode)
@@ -220,7 +220,7 @@ class Attachments:
             "connector": connector.sent,
             "connection_info": None,
             "initiator": initiator,
-            "leaving": leaving,
+            "former_initiator": former_initiator,
             "auth_username": username,
             "auth_password": password,
             "answered": row.answered,

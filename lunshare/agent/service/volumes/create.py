@@ -176,8 +176,8 @@ class VolumeDisks:
             with self._db.writing() as connection:
                 snapshots.remove(connection, snapshot.id)
         backend.delete(volume.id)
-        if volume.leaving:
-            with self._backends[volume.leaving].for_job() as former:
+        if volume.stale_backend:
+            with self._backends[volume.stale_backend].for_job() as former:
                 former.volumes.delete(volume.id)
         if volume.source_volid and "source_size" in (volume.intent or {}):
             self._delete_clone_snapshot(backend, volume, volume.source_volid)

@@ -243,9 +243,10 @@ def _wrong_status(volume: Volume) -> Invalid | None:
             f"Invalid volume: volume {volume.id} has {len(volume.attachments)}"
             " attachments and cannot be unmanaged; delete those first"
         )
-    if volume.leaving:
+    if volume.stale_backend:
         return Invalid(
             f"Invalid volume: volume {volume.id} still has a disk on backend"
-            f" {volume.leaving} from its last migration; try again when that is deleted"
+            f" {volume.stale_backend} from its last migration; try again when that is"
+            " deleted"
         )
     return None

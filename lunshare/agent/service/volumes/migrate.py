@@ -170,17 +170,17 @@ class VolumeMigrator:
             old, new = volume.backend, intent["backend"]
             if new == old:
                 _log_wrong_row(volume)
-                step.done_values = {"leaving": None}
+                step.done_values = {"stale_backend": None}
                 return
             step.failed_values = {
                 "intent": None,
-                "leaving": new,
+                "stale_backend": new,
                 "migration_status": "error",
             }
             self._copy(volume, new)
             step.done_values = {
                 "backend": new,
-                "leaving": old,
+                "stale_backend": old,
                 "migration_status": "success",
             }
             if "type_id" in intent:
@@ -193,29 +193,31 @@ class VolumeMigrator:
     def _start_cleanup(self, volume_id: str) -> None:
         """Delete what the migration has left on the other backend."""
         volume = self._rows.get_if(volume_id, frozenset(VolumeStatus))
-        if volume is not None and volume.leaving is not None:
-            self._jobs.run_later(self.delete_old_disk, volume_id, volume.leaving)
+        if volume is not None and volume.stale_backend is not None:
+            self._jobs.run_later(self.delete_old_disk, volume_id, volume.stale_backend)
 
     def delete_old_disk(self, volume_id: str) -> None:
         """Delete the disk that a migration has left behind. Can be repeated."""
         with self._locks.volume(volume_id, "the end of its migration"):
             volume = self._rows.get_if(volume_id, frozenset(VolumeStatus))
-            if volume is None or volume.leaving is None:
+            if volume is None or volume.stale_backend is None:
                 return
-            if volume.leaving == volume.backend:
+            if volume.stale_backend == volume.backend:
                 _log_wrong_row(volume)
                 available = VolumeStatus.AVAILABLE
-                self._rows.change_status(volume, available, intent=None, leaving=None)
+                self._rows.change_status(
+                    volume, available, intent=None, stale_backend=None
+                )
                 return
             if self._has_own_disk(volume):
-                with self._backends[volume.leaving].for_job() as backend:
+                with self._backends[volume.stale_backend].for_job() as backend:
                     # Not its export. That is found by the volume's id, and now belongs
                     # to the backend that the volume is on.
                     backend.volumes.delete(volume_id)
             else:
                 _log_only_disk(volume)
-            self._rows.update(volume_id, leaving=None)
-        self._wiper.wake(volume.leaving)
+            self._rows.update(volume_id, stale_backend=None)
+        self._wiper.wake(volume.stale_backend)
 
     def _has_own_disk(self, volume: Volume) -> bool:
         """Whether the volume has its disk where its row says."""
@@ -337,7 +339,7 @@ def _log_only_disk(volume: Volume) -> None:
         "[%s] disk not deleted: volume=%s: the volume has no disk on backend %s, so"
         " this one may be all that is left of it. To use it, delete the volume, then"
         " recover the disk (lunshare recover)",
-        volume.leaving,
+        volume.stale_backend,
         volume.id,
         volume.backend,
     )
@@ -351,10 +353,10 @@ def _check_free(volume: Volume) -> None:
     """
     if volume.own_status is not VolumeStatus.AVAILABLE:
         raise wrong_status(volume, "migrated", "available")
-    if volume.leaving:
+    if volume.stale_backend:
         raise Conflict(
-            f"volume {volume.id} still has a disk on backend {volume.leaving} from its"
-            " last migration: try again when that is deleted"
+            f"volume {volume.id} still has a disk on backend {volume.stale_backend}"
+            " from its last migration: try again when that is deleted"
         )
 
 

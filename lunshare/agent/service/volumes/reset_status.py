@@ -236,7 +236,7 @@ class StatusResetter:
         with self._backends[volume.backend].for_request() as backend:
             live = backend.target.observe_volume(volume.id)
         open_to = {each.initiator for each in live.connectors} if live else set()
-        for initiator in {row.initiator, row.leaving} & open_to:
+        for initiator in {row.initiator, row.former_initiator} & open_to:
             raise Conflict(
                 f"attachment {row.id}: the target still has an access of {initiator}:"
                 " nothing was deleted; end it there, or restart the node"
