@@ -31,7 +31,7 @@ from lunshare.agent.model.errors import (
     StartupError,
 )
 from lunshare.agent.threads.thread_share import seconds_to_wait, share_of
-from lunshare.agent.threads.worker_turns import waiting
+from lunshare.agent.threads.turn import waiting
 from lunshare.drivers import errors as driver_errors
 from lunshare.drivers import registry
 from lunshare.drivers.backend import Backend

@@ -16,7 +16,7 @@ from oslo_config import cfg
 from lunshare.agent.conf.unknown_options import unknown
 from lunshare.agent.model.errors import BackendFailed, StartupError
 from lunshare.agent.threads.thread_share import ThreadShare
-from lunshare.agent.threads.worker_turns import waiting
+from lunshare.agent.threads.turn import waiting
 
 _GROUP = "nova"
 _VERSION = "2.89"

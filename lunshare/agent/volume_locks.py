@@ -14,7 +14,7 @@ from oslo_concurrency import lockutils
 
 from lunshare.agent.model.errors import Busy
 from lunshare.agent.threads.thread_share import HANGING_SECONDS, seconds_to_wait
-from lunshare.agent.threads.worker_turns import waiting
+from lunshare.agent.threads.turn import waiting
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,10 @@
 """The control plane alone, on this machine: the real daemon, the fake backend.
 
 Beside it, by turns in the same run, Cinder 29.0.0 (``tests.bench.cinder_peer``): the
-bounds are 5 times its attaching, 20 times its lists and its requests a second to 32
-clients. They mean the same on a fast and on a slow machine. Memory is absolute:
-100 MiB. Both ask the same Keystone who calls.
+bounds are 5 times its attaching, 20 times its lists and its reads a second to 32
+clients, 10 times its mixed load, a twentieth of its CPU for a request. They mean the
+same on a fast and on a slow machine. Memory is absolute: 100 MiB. Both ask the same
+Keystone who calls.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from tests.bench.figures import RATE, Figure, median_ms, timed
 from tests.bench.http import Client
 from tests.bench.wrk import CLIENTS, Server, wrk
 
-ATTACH, READ = 5, 20
+ATTACH, READ, MIXED, CPU = 5, 20, 10, 20
 _CYCLES, _TURNS = 50, 3
 # The rate of the mixed load changes most from turn to turn.
 _MIXED_TURNS = 9
@@ -139,7 +139,7 @@ def mixed(pair: Pair) -> Iterator[Figure]:
     with subprocess.Popen([sys.executable, "-c", _HALF_BUSY]) as other:
         try:
             name = f"{what}, {CLIENTS} clients"
-            yield from _rate(pair, name, work, _MIXED_TURNS)
+            yield from _rate(pair, name, work, _MIXED_TURNS, MIXED)
         finally:
             other.kill()
 
@@ -163,11 +163,16 @@ def _page_of(path: str) -> Callable[[Server], float]:
 
 
 def _rate(
-    pair: Pair, name: str, work: Callable[[Server], _Rate], turns: int = _TURNS
+    pair: Pair,
+    name: str,
+    work: Callable[[Server], _Rate],
+    turns: int = _TURNS,
+    times: int = READ,
 ) -> Iterator[Figure]:
     ours, theirs = (sorted(r)[turns // 2] for r in pair.by_turns(turns, work))
-    yield Figure(name, ours[0], RATE, peer=theirs[0], times=READ)
-    yield Figure("  CPU of its processes for one", ours[1], "ms", peer=theirs[1])
+    yield Figure(name, ours[0], RATE, peer=theirs[0], times=times)
+    name = "  CPU of its processes for one"
+    yield Figure(name, ours[1], "ms", peer=theirs[1], times=CPU)
 
 
 def _detach(server: Server, volumes: list[str]) -> None:

@@ -8,6 +8,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,8 @@ from lunshare.agent.db.sqlite import group_commit
 from lunshare.agent.db.sqlite.engine import Database
 from lunshare.agent.db.sqlite.prepared import Prepared
 from lunshare.agent.model.errors import DatabaseFailed, NotFound
-from lunshare.agent.threads.worker_turns import Workers
+from lunshare.agent.threads import turn
+from lunshare.agent.threads.turn import Workers, waiting
 from tests.stands.waiting import until
 
 
@@ -112,47 +114,76 @@ def test_concurrent_transactions_share_one_commit(
     assert len(seen) == 1
 
 
-def test_queued_requests_run_before_the_commit_and_share_it(
+def test_threads_that_wait_for_the_turn_share_the_commit(
     database: Database, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group_commit, "_PATIENCE", 20)
+    monkeypatch.setattr(turn, "MAX_TURN", 20)
     seen = commits(database)
+    gate, done = threading.Event(), list[int]()
 
     def work(number: int) -> None:
-        if number == 0:
-            for other in range(1, 9):
-                workers.turns.put(other)
+        if number == 8:
+            gate.set()
+            until(lambda: len(turn._TURN._queue) == 8)
+        else:
+            with waiting():
+                assert gate.wait(20)
         put(database, f"n{number}")
         done.append(number)
 
-    done = list[int]()
-    workers: Workers[int] = Workers("request", 9, 1, work)
-    workers.start()
-    until(lambda: len(workers.turns._idle) == 9)
-    workers.turns.put(0)
+    workers: Workers[int] = Workers("request", 9, work)
+    for number in range(9):
+        workers.put(number)
     until(lambda: len(done) == 9)
     assert workers.stop(time.monotonic() + 20)
     assert names(path) >= {f"n{n}" for n in range(9)}
     assert len(seen) == 1
 
 
+def test_who_waits_for_the_connection_does_not_keep_it_from_who_has_the_turn(
+    database: Database, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn, "MAX_TURN", 20)
+    group: Any = database._group
+    done = list[str]()
+
+    def work(name: str) -> None:
+        if name == "last":  # the other one waits, and has been woken
+            until(lambda: bool(group._waiting))
+            group._writer.release()
+            until(lambda: bool(turn._TURN._queue))
+        put(database, name)
+        done.append(name)
+
+    group._writer.acquire()
+    workers: Workers[str] = Workers("request", 2, work)
+    workers.put("first")
+    workers.put("last")
+    until(lambda: len(done) == 2)
+    assert workers.stop(time.monotonic() + 20)
+    with sqlite3.connect(path) as other:
+        rows = other.execute("SELECT host FROM services ORDER BY rowid").fetchall()
+    assert rows == [("last",), ("first",)]
+
+
 def test_a_close_does_not_lose_transactions_that_wait_for_their_commit(
     database: Database, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group_commit, "_PATIENCE", 20)
-    gate = threading.Event()
+    monkeypatch.setattr(turn, "MAX_TURN", 20)
+    gate, others_turn = threading.Event(), threading.Event()
 
     def work(name: str) -> None:
         if name == "other":
+            others_turn.set()
             assert gate.wait(20)  # the first one's commit lets it run
         else:
-            workers.turns.put("other")
+            workers.put("other")
+            until(lambda: bool(turn._TURN._queue))
             put(database, name)
 
-    workers: Workers[str] = Workers("request", 2, 1, work)
-    workers.start()
-    workers.turns.put("first")
-    until(lambda: bool(workers.turns._last))
+    workers: Workers[str] = Workers("request", 2, work)
+    workers.put("first")
+    assert others_turn.wait(20)
     database.close()
     put(database, "after")
     gate.set()
@@ -163,10 +194,15 @@ def test_a_close_does_not_lose_transactions_that_wait_for_their_commit(
 def test_a_thread_that_fails_before_its_commit_commits_for_the_others(
     database: Database, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(_: float) -> None:
-        raise MemoryError
+    errors = [MemoryError]
 
-    monkeypatch.setattr(group_commit, "let_others_run", fails)
+    @contextmanager
+    def failing() -> Iterator[None]:
+        if errors:
+            raise errors.pop()
+        yield
+
+    monkeypatch.setattr(group_commit, "waiting", failing)
     with pytest.raises(MemoryError):
         put(database, "first")
     monkeypatch.undo()

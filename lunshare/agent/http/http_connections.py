@@ -27,7 +27,6 @@ from oslo_log import log
 from lunshare.agent.http.client_connection import Connection
 from lunshare.agent.http.http_framing import TooLarge
 from lunshare.agent.http.http_head import Malformed, OtherVersion
-from lunshare.agent.threads.worker_turns import TurnQueue
 
 LOG = log.getLogger(__name__)
 
@@ -43,8 +42,6 @@ MAX_BUFFERED = 16 * 2**20
 MAX_UNREAD = 64 * 2**20
 
 _TICK = 0.1  # seconds
-#: Largest number of seconds for which queued requests run before others are read.
-_PATIENCE = 0.002
 _READ_SIZE = 64 * 1024
 #: Connections accepted at once, so that new clients do not delay the others.
 _ACCEPT = 64
@@ -74,18 +71,18 @@ class ConnectionLoop:
     def __init__(
         self,
         listening: Sequence[tuple[socket.socket, Connect]],
-        turns: TurnQueue[Connection],
+        work: Callable[[Connection], None],
         is_immediate: Callable[[str], bool],
     ) -> None:
         """Take connections from these sockets.
 
         Beside each is what creates a connection of an accepted socket. It raises
         OSError if the client has ended it. A connection with a complete request
-        goes to ``turns``, for a worker, which calls ``put`` after its answer.
+        goes to ``work``, for a worker, which calls ``put`` after its answer.
         ``is_immediate``: whether a method and path are answered in this thread.
         """
         self._listening = {sock.fileno(): (sock, to) for sock, to in listening}
-        self._turns = turns
+        self._work = work
         self._is_immediate = is_immediate
         self._epoll = select.epoll()
         self._all: dict[int, Connection] = {}
@@ -111,16 +108,11 @@ class ConnectionLoop:
                 tick = time.monotonic()
                 each_tick()
                 self._expire()
-        self._turns.give_back()
         self._close()
 
     def _events(self) -> list[tuple[int, int]]:
-        """Return the descriptors that are ready; let queued requests run before.
-
-        Each request that is read meanwhile takes the interpreter from a worker twice.
-        """
-        has_turn = self._turns.let_queued_run(_PATIENCE)
-        return self._epoll.poll(0 if has_turn or self._postponed else _TICK)
+        """Return the descriptors that are ready."""
+        return self._epoll.poll(0 if self._postponed else _TICK)
 
     def refuse(self) -> None:
         """Accept no more connections and requests. Answers are still sent."""
@@ -237,7 +229,7 @@ class ConnectionLoop:
             self._log_refusals(complete)
             connection.refuse(*_BUSY)
             return self.put(connection)
-        return self._turns.put(connection)
+        return self._work(connection)
 
     def _log_refusals(self, complete: int) -> None:
         """Log that requests are refused, once in a while."""

@@ -23,11 +23,9 @@ from lunshare.agent.http.http_connections import ConnectionLoop
 from lunshare.agent.http.tls import Certificates
 from lunshare.agent.listen_addresses import Address
 from lunshare.agent.model.errors import StartupError
-from lunshare.agent.threads.worker_turns import Workers
+from lunshare.agent.threads.turn import Workers
 
 _BACKLOG = 256
-#: Threads that run Python at once, without those that wait (worker_turns).
-_AT_ONCE = 1
 _HEADERS_MAX = 64 * 1024
 _GROUP = "lunshare"
 _OWNER_AND_GROUP = 0o660
@@ -166,13 +164,12 @@ class Server:
     def __init__(self, listeners: Sequence[Listener], threads: int) -> None:
         """Serve these listeners, which are bound, with so many threads."""
         self.listeners = listeners
-        self.requests = Workers("request", threads, _AT_ONCE, self._answer)
+        self.requests = Workers("request", threads, self._answer)
         self.loop = ConnectionLoop(
             [(listener.socket, listener.connect) for listener in listeners],
-            self.requests.turns,
+            self.requests.put,
             _is_health_check,
         )
-        self.requests.start()
         self._thread: threading.Thread | None = None
         self._running = True
 
@@ -221,7 +218,6 @@ class Server:
         return answered
 
     def _tick(self) -> None:
-        self.requests.turns.drop_late()
         for tls in self._certificates():
             tls.check()
 

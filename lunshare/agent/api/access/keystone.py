@@ -26,7 +26,7 @@ from lunshare.agent.api.access import token_answers
 from lunshare.agent.api.access.accepted_tokens import AcceptedTokens
 from lunshare.agent.model.errors import StartupError
 from lunshare.agent.threads.thread_share import ThreadShare
-from lunshare.agent.threads.worker_turns import waiting
+from lunshare.agent.threads.turn import waiting
 
 LOG = log.getLogger(__name__)
 

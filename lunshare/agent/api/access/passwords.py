@@ -24,7 +24,7 @@ from lunshare.agent import users_file
 from lunshare.agent.api.faults import Fault
 from lunshare.agent.model.errors import StartupError
 from lunshare.agent.threads.thread_share import ThreadShare
-from lunshare.agent.threads.worker_turns import waiting
+from lunshare.agent.threads.turn import waiting
 from lunshare.agent.users_file import User, UsersFileError
 from lunshare.agent.watched_files import WatchedFiles
 

@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TooLate
 
 from lunshare.agent.api.faults import Fault
-from lunshare.agent.threads.worker_turns import waiting
+from lunshare.agent.threads.turn import waiting
 
 LOG = logging.getLogger(__name__)
 

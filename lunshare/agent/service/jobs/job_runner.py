@@ -16,7 +16,7 @@ from oslo_log import log
 
 from lunshare.agent import request_scope
 from lunshare.agent.model.errors import AgentError, Busy
-from lunshare.agent.threads.worker_turns import waiting
+from lunshare.agent.threads.turn import waiting
 
 LOG = log.getLogger(__name__)
 
