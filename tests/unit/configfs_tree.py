@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A target as Cinder's LVM driver creates it, in directories in place of configfs.
 
-Of the kernel's part there is the removal of an object with its attributes. A new
-object has none, so a test sees only the first step of a creation.
+Of the kernel's part there is the removal of an object with its attributes. A new object
+has none, so a test sees only the first step of a creation; ``create_attributes`` adds
+those that a complete attach and detach use.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import shutil
 import stat
 import sys
@@ -39,13 +41,29 @@ _OF_BACKSTORES = (
     "emulate_tpws",
 )
 _IDLE = "No active iSCSI Session for Initiator Endpoint"
+#: What the kernel creates in a new object, by the pattern of its path.
+_NEW = {
+    r"core/[^/]+/[^/]+": (
+        *(f"attrib/{name}" for name in _OF_BACKSTORES),
+        *("attrib/max_write_same_len", "alias", "control", "udev_path"),
+        *("wwn/vendor_id", "wwn/product_id", "wwn/vpd_unit_serial"),
+    ),
+    r"iscsi/[^/]+/tpgt_1": (
+        *(f"attrib/{name}" for name in _OF_GROUPS),
+        *("enable", "dynamic_sessions", "lun/", "np/", "acls/"),
+    ),
+    r"iscsi/[^/]+/tpgt_1/acls/[^/]+": (
+        *("tag", "attrib/authentication", "auth/userid", "auth/password"),
+    ),
+    r"iscsi/[^/]+/tpgt_1/acls/[^/]+/lun_0": ("write_protect",),
+}
 
 
 class Tree:
     """The directory of configfs, and device-mapper's names of devices."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.root = root
+        self.root, self._patch, self._group = root, monkeypatch, ""
         self.mapped: dict[str, str] = {}  # the name of each device in device-mapper
         self._devices: dict[str, str] = {}  # the numbers of each path below /dev
         for name, module in list(sys.modules.items()):
@@ -61,6 +79,54 @@ class Tree:
         monkeypatch.setattr(os, "stat", self._stat)
         self._real_rmdir = os.rmdir
         monkeypatch.setattr(os, "rmdir", self._rmdir)
+
+    def create_attributes(self, group: str) -> None:
+        """Create in each new object what the kernel creates in it.
+
+        Every path of a volume in the group is a device then.
+        """
+        self._group = group
+        self._real_mkdir, self._real_symlink = os.mkdir, os.symlink
+        self._patch.setattr(os, "mkdir", self._mkdir)
+        self._patch.setattr(os, "symlink", self._symlink)
+
+    def _mkdir(self, path: Any, *more: Any, **named: Any) -> None:
+        self._real_mkdir(path, *more, **named)
+        if not str(path).startswith(f"{self.root}/"):
+            return
+        place = str(Path(path).relative_to(self.root))
+        for pattern, attributes in _NEW.items():
+            if re.fullmatch(pattern, place):
+                for name in attributes:
+                    self._attribute(Path(path), name)
+        if re.fullmatch(r"core/[^/]+/[^/]+", place):
+            _write(Path(path), "enable", "0")
+            major, minor = self._device(f"/dev/{self._group}/{Path(path).name}")
+            _write(Path(path), "info", f"Major: {major} Minor: {minor} CLAIMED: IBLOCK")
+        if re.fullmatch(r"iscsi/[^/]+/tpgt_1/acls/[^/]+", place):
+            _write(Path(path), "info", _IDLE)
+            _write(Path(path), "cmdsn_depth", "64")
+
+    def _attribute(self, path: Path, name: str) -> None:
+        if name.endswith("/"):
+            self._real_mkdir(path / name)
+            return
+        (path / name).parent.mkdir(exist_ok=True)
+        (path / name).write_text("0" if name.startswith("attrib/") else "")
+
+    def _symlink(self, source: Any, link_: Any) -> None:
+        """Link a LUN; a LUN that is mapped to a host is read-only at first."""
+        self._real_symlink(source, link_)
+        if protect := next(Path(link_).parent.glob("write_protect"), None):
+            protect.write_text("1")
+
+    def _device(self, path: str) -> list[str]:
+        """The numbers of a volume's device, new ones for a new path."""
+        if path not in self._devices:
+            device = self._devices[path] = f"253:{len(self._devices) + 1}"
+            words = path.removeprefix("/dev/").split("/")
+            self.mapped[device] = "-".join(word.replace("-", "--") for word in words)
+        return self._devices[path].split(":")
 
     def backstore(self, hba: str, name: str, device: str, group: str) -> Path:
         """A backstore that has the disk of a volume of that name open."""
@@ -107,6 +173,8 @@ class Tree:
         return {str(path.relative_to(self.root)): _content(path) for path in found}
 
     def _stat(self, path: Any, *more: Any, **named: Any) -> os.stat_result:
+        if self._group and str(path).startswith(f"/dev/{self._group}/volume-"):
+            self._device(str(path))
         device = self._devices.get(str(path))
         if device is None:
             return self._real_stat(path, *more, **named)

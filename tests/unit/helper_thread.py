@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from lunshare.helper.commands import Commands
@@ -30,14 +30,21 @@ EXEC_DIRS = ("/usr/bin", "/bin")
 class HelperThread:
     """The thread of a server, and its socket at a path."""
 
-    def __init__(self, path: Path, filters: Path, allowed: Collection[int]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        filters: Path,
+        allowed: Collection[int],
+        served: Served = SERVED,
+        exec_dirs: Sequence[str] = EXEC_DIRS,
+    ) -> None:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         path.unlink(missing_ok=True)
         listener.bind(str(path))
         listener.listen()
         locks = DiskLocks(str(filters.parent / "work"))
-        commands = Commands(str(filters), EXEC_DIRS, SERVED, locks)
-        table = verbs(SERVED, commands, Mounts())
+        commands = Commands(str(filters), exec_dirs, served, locks)
+        table = verbs(served, commands, Mounts())
         self.server = Server(listener, table, allowed)
         self._thread = threading.Thread(target=self.server.serve)
         self._thread.start()

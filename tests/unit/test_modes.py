@@ -12,12 +12,10 @@ import pytest
 from lunshare.agent.model.errors import Invalid
 from lunshare.agent.model.records import Attachment, Mode, Volume
 from lunshare.agent.model.states import AttachStatus, VolumeStatus
-from lunshare.agent.service.attachments import modes
+from lunshare.agent.service.attachments import wanted_state
 
 AGENT = Path(__file__).resolve().parents[2] / "lunshare" / "agent"
-DECIDING = {"service/attachments/modes.py"}
-#: Reads the column.
-READING = {"db/attachments.py"}
+DECIDING = {"service/attachments/wanted_state.py"}
 
 RO, RW = Mode.RO, Mode.RW
 
@@ -43,34 +41,34 @@ def volume(readonly: bool) -> Volume:
 def test_the_first_request_that_names_a_mode_decides_unless_the_volume_is_readonly(
     readonly: bool, requests: tuple[Mode | None, ...], reserved: Mode, opened: Mode
 ) -> None:
-    assert modes.choose(volume(readonly), *requests) is reserved
-    assert modes.choose_open(volume(readonly), *requests) is opened
+    assert wanted_state.choose_mode(volume(readonly), *requests) is reserved
+    assert wanted_state.choose_open_mode(volume(readonly), *requests) is opened
 
 
 def test_a_readonly_volume_refuses_rw_by_name() -> None:
-    modes.check_writable(volume(True), RO)
-    modes.check_writable(volume(True), None)
-    modes.check_writable(volume(False), RW)
+    wanted_state.check_writable(volume(True), RO)
+    wanted_state.check_writable(volume(True), None)
+    wanted_state.check_writable(volume(False), RW)
     with pytest.raises(Invalid, match=r"os-attach\.mode: .* is readonly"):
-        modes.check_writable(volume(True), RW)
+        wanted_state.check_writable(volume(True), RW)
 
 
 def test_a_host_with_both_modes_may_write() -> None:
     rows = [
         Attachment(mode, "volume", AttachStatus.ATTACHED, mode) for mode in (RO, RW)
     ]
-    assert modes.widest(rows) is RW
-    assert modes.widest(rows[:1]) is RO
-    assert modes.are_mixed(rows)
-    assert not modes.are_mixed(rows[1:])
+    assert wanted_state._widest(rows) is RW
+    assert wanted_state._widest(rows[:1]) is RO
+    assert wanted_state._are_mixed(rows)
+    assert not wanted_state._are_mixed(rows[1:])
 
 
 def test_text_becomes_a_mode_or_an_error_that_names_the_field() -> None:
-    assert modes.parse("ro", "attachment.mode") is RO
-    assert modes.parse(None, "attachment.mode") is None
+    assert wanted_state.parse_mode("ro", "attachment.mode") is RO
+    assert wanted_state.parse_mode(None, "attachment.mode") is None
     for text in ("", "RO", "wo", 1, ["ro"]):
         with pytest.raises(Invalid, match=r"attachment\.mode must be ro or rw"):
-            modes.parse(text, "attachment.mode")
+            wanted_state.parse_mode(text, "attachment.mode")
 
 
 def test_no_other_file_decides() -> None:
@@ -81,4 +79,4 @@ def test_no_other_file_decides() -> None:
         if ast.unparse(node) == "Mode.RW"
         or (isinstance(node, ast.Call) and ast.unparse(node.func) == "Mode")
     }
-    assert files == DECIDING | READING
+    assert files == DECIDING

@@ -4,14 +4,19 @@
 
 ``make walks`` writes the lists into ARCHITECTURE.md; test_walks compares them.
 
-The spine of a request is the files on the call stack where the driver's verb runs,
-and those files of its service package that it passes. Where a job does the work, the
-stack of the request that waits for the job belongs to it too.
+A walk goes from the WSGI entry to where the kernel or LVM gets it: to each change in
+configfs, and to the start of lvcreate. It has the files on the call stacks there, of
+every thread that works for the request, on both sides of the helper's socket; the
+context managers that are open there, and what these have run; and the files of the
+packages of the request that it passes.
 """
 
 from __future__ import annotations
 
+import contextlib
+import dis
 import functools
+import subprocess
 import sys
 import tempfile
 import threading
@@ -20,17 +25,30 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FrameType
+from typing import Any
 
-from lunshare.agent.service.jobs.job_runner import JobRunner
-from lunshare.drivers.fake.fake_driver import FakeVolumes
-from lunshare.drivers.targets.fake import FakeTarget
+from lunshare.helper.lio import configfs
 from tests.api.calls import Api
-from tests.stands.node import Node, connector
+from tests.stands.node import connector
+from tests.unit.walked_node import walked_node
 
 ROOT = Path(__file__).resolve().parents[2]
 START, END = "<!-- walks: written by `make walks` -->", "<!-- end of walks -->"
 
-_DRIVERS = ("lunshare/drivers/fake", "lunshare/drivers/targets/")
+#: The calls at which a walk ends.
+ENDS: dict[CodeType, Callable[[FrameType], bool]] = {
+    configfs.write.__code__: lambda frame: True,
+    configfs.write_and_read.__code__: lambda frame: True,
+    configfs.create_object.__code__: lambda frame: True,
+    configfs.remove_object.__code__: lambda frame: True,
+    subprocess.Popen.__init__.__code__: lambda frame: (
+        "lvcreate" in str(frame.f_locals.get("args"))
+    ),
+}
+#: What every request passes, and is not listed.
+_SAME_EVERYWHERE = "lunshare/agent/db/"
+_ENTER = contextlib._GeneratorContextManager.__enter__.__code__
+_YIELD = dis.opmap["YIELD_VALUE"]
 
 
 @dataclass
@@ -38,18 +56,17 @@ class Walk:
     """The files of one request, in the order in which it enters them."""
 
     name: str
-    package: str
+    packages: tuple[str, ...]
     passed: list[str] = field(default_factory=list)
-    stack: set[str] = field(default_factory=set)
+    needed: set[str] = field(default_factory=set)
 
     @property
     def spine(self) -> list[str]:
-        """The files to read to follow the request, up to the driver's verb."""
+        """The files to read to follow the request to its end."""
         return [
             file
             for file in self.passed
-            if (file in self.stack or file.startswith(self.package))
-            and not file.startswith(_DRIVERS)
+            if file in self.needed or file.startswith(self.packages)
         ]
 
     @property
@@ -63,82 +80,127 @@ def lines(file: str) -> int:
     return len((ROOT / file).read_text().splitlines())
 
 
-def _file(frame: FrameType) -> str | None:
-    """The path of our own code below the root, else None."""
-    return _own(frame.f_code.co_filename)
-
-
 @functools.cache
 def _own(name: str) -> str | None:
+    """The path of our own code below the root, else None."""
     path = Path(name).resolve()
     if path.is_relative_to(ROOT / "lunshare"):
         return str(path.relative_to(ROOT))
     return None
 
 
-@contextmanager
-def traced(walk: Walk, *verbs: CodeType) -> Iterator[None]:
-    """Note what is entered inside, and the call stack where a verb runs."""
-    before = sys.gettrace()
+class Tracer:
+    """Follows every thread. It notes nothing while no walk is set."""
 
-    def trace(frame: FrameType, event: str, arg: object) -> None:
-        file = _file(frame)
+    def __init__(self) -> None:
+        self.walk: Walk | None = None
+        self._start()
+
+    def _start(self) -> None:
+        # Each frame with the frames of context managers that have called it.
+        self._entered: dict[FrameType, list[FrameType]] = {}
+        self._managers: dict[FrameType, object] = {}
+        self._closed: set[FrameType] = set()
+
+    @contextmanager
+    def follow(self, walk: Walk) -> Iterator[None]:
+        """Note what runs during the block."""
+        self._start()
+        self.walk = walk
+        try:
+            yield
+        finally:
+            self.walk = None
+
+    def __call__(self, frame: FrameType, event: str, arg: object) -> Any:
+        """Note a call; the interpreter calls this."""
+        walk = self.walk
+        if walk is None:
+            return None
+        file = _own(frame.f_code.co_filename)
         if file is None:
-            return
+            if frame.f_code in ENDS and ENDS[frame.f_code](frame):
+                self._end(walk)
+            return None
         if file not in walk.passed:
             walk.passed.append(file)
-        if frame.f_code in verbs:
-            caller: FrameType | None = frame
-            while caller is not None:
-                walk.stack.add(_file(caller) or "")
-                caller = caller.f_back
+        if frame not in self._entered:
+            self._entered[frame] = [
+                each for each in _stack(frame.f_back) if each in self._managers
+            ]
+        self._note_manager(frame)
+        if frame.f_code in ENDS:
+            self._end(walk)
+        if frame in self._managers and self._managers[frame] is None:
+            frame.f_trace_lines = False
+            return self._local
+        return None
 
-    threading.settrace(trace)
-    sys.settrace(trace)
-    try:
-        yield
-    finally:
-        sys.settrace(before)
-        threading.settrace(before)
+    def _note_manager(self, frame: FrameType) -> None:
+        name, above = frame.f_code.co_name, frame.f_back
+        if name == "__exit__":
+            manager = frame.f_locals.get("self")
+            self._closed |= {f for f, m in self._managers.items() if m is manager}
+        elif name == "__enter__":
+            self._managers[frame] = frame.f_locals.get("self")
+        elif above and above.f_code is _ENTER:
+            self._managers[frame] = None
+
+    def _local(self, frame: FrameType, event: str, arg: object) -> Any:
+        """Note that the generator of a context manager has ended, not yielded."""
+        if event == "return" and frame.f_code.co_code[frame.f_lasti] != _YIELD:
+            self._closed.add(frame)
+        return self._local
+
+    def _end(self, walk: Walk) -> None:
+        """Note what is on the stacks here, and in the open context managers."""
+        for top in sys._current_frames().values():
+            for frame in _stack(top):
+                if frame in self._entered:
+                    walk.needed.add(_own(frame.f_code.co_filename) or "")
+        is_open = self._managers.keys() - self._closed
+        for frame, managers in list(self._entered.items()):
+            file = _own(frame.f_code.co_filename) or ""
+            by_manager = frame in is_open or not is_open.isdisjoint(managers)
+            if by_manager and not file.startswith(_SAME_EVERYWHERE):
+                walk.needed.add(file)
+
+
+def _stack(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
 
 
 def walk_all() -> list[Walk]:
-    """A create, an attach and a detach on a separate node."""
-    service = "lunshare/agent/service"
-    attachments, volumes = f"{service}/attachments/", f"{service}/volumes/"
-    walks = [
-        Walk("Attach", attachments),
-        Walk("Detach", attachments),
-        Walk("Create", volumes),
-    ]
-    with tempfile.TemporaryDirectory() as path:
-        node = Node(Path(path), backends="walks").start()
-        api = Api(node.assembly.app)
-        made: dict[str, str] = {}
-
-        def create() -> None:
-            made["volume"] = api.volume()["id"]
-
-        def attach() -> None:
-            row = api.attachment(made["volume"], connector=connector("host"))
-            made["attachment"] = row["id"]
-
-        def detach() -> None:
-            api("DELETE", f"/attachments/{made['attachment']}")
-
-        # The threads of jobs start with the first create.
-        requests: list[tuple[Walk, Callable[[], None]]] = [
-            (walks[2], create),
-            (walks[0], attach),
-            (walks[1], detach),
-        ]
-        verbs = (FakeTarget.apply, FakeTarget.remove, FakeVolumes.create)
-        codes = [each.__code__ for each in (*verbs, JobRunner.run_and_wait)]
-        for walk, request in requests:
-            with traced(walk, *codes):
-                request()
-        node.close()
-    return walks
+    """An attach, a detach and a create on a separate node, with LVM and LIO."""
+    service, drivers, helper = (
+        f"lunshare/{part}/" for part in ("agent/service", "drivers", "helper")
+    )
+    access = (f"{service}attachments/", f"{drivers}targets/", f"{helper}lio/")
+    disks = (f"{service}volumes/", f"{drivers}lvm/", f"{helper}lvm/")
+    attach, detach = Walk("Attach", access), Walk("Detach", access)
+    create = Walk("Create", disks)
+    tracer, before = Tracer(), sys.gettrace()
+    threading.settrace(tracer)
+    sys.settrace(tracer)
+    try:
+        with (
+            tempfile.TemporaryDirectory() as path,
+            walked_node(Path(path)) as node,
+        ):
+            api = Api(node.assembly.app)
+            api.volume()  # the first one starts the threads of jobs
+            with tracer.follow(create):
+                volume = api.volume()["id"]
+            with tracer.follow(attach):
+                row = api.attachment(volume, connector=connector("host"))
+            with tracer.follow(detach):
+                api("DELETE", f"/attachments/{row['id']}")
+    finally:
+        sys.settrace(before)
+        threading.settrace(before)
+    return [attach, detach, create]
 
 
 def section(walks: list[Walk]) -> str:

@@ -11,7 +11,7 @@ from lunshare.agent.api.exchange import Answer, Call
 from lunshare.agent.api.requests import paging, schemas
 from lunshare.agent.api.views import volume_views
 from lunshare.agent.model.records import Attachment, NewAttachment, Page
-from lunshare.agent.service.attachments import connectors, modes
+from lunshare.agent.service.attachments import connectors, wanted_state
 
 
 def create(call: Call) -> Answer:
@@ -22,7 +22,7 @@ def create(call: Call) -> Answer:
     new = NewAttachment(
         volume_id=fields["volume_uuid"].lower(),
         instance_uuid=instance and instance.lower(),
-        mode=modes.parse(mode, "attachment.mode"),
+        mode=wanted_state.parse_mode(mode, "attachment.mode"),
         connector=connectors.parse(connector) if connector else None,
     )
     return _one(call.services.attachments.create(call.ctx, new))

@@ -15,7 +15,7 @@ from lunshare.agent.api.requests.actions import Action
 from lunshare.agent.api.views import volume_views
 from lunshare.agent.model.errors import Forbidden
 from lunshare.agent.model.records import HostConnector
-from lunshare.agent.service.attachments import connectors, modes
+from lunshare.agent.service.attachments import connectors, wanted_state
 from lunshare.agent.service.volumes.reset_status import Reset
 
 _RESCAN = "Lunshare-Rescan"
@@ -148,7 +148,7 @@ def _attach(call: Call, fields: Mapping[str, Any]) -> Answer:
         fields["mountpoint"],
         instance=instance and instance.lower(),
         host=fields.get("host_name"),
-        mode=modes.parse(mode, "os-attach.mode"),
+        mode=wanted_state.parse_mode(mode, "os-attach.mode"),
     )
     return Answer(202)
 

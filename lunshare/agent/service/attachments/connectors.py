@@ -10,7 +10,7 @@ from typing import Any
 from lunshare.agent.model.errors import Invalid
 from lunshare.agent.model.records import Attachment, HostConnector
 from lunshare.agent.model.states import WANTED
-from lunshare.agent.service.attachments import modes
+from lunshare.agent.service.attachments import wanted_state
 from lunshare.drivers.errors import InvalidValue
 from lunshare.drivers.values import iscsi_name
 
@@ -30,7 +30,7 @@ def parse(connector: Mapping[str, Any]) -> HostConnector:
         initiator=initiator,
         host=_text(connector, "host", None),
         mountpoint=_text(connector, "mountpoint", "na"),
-        mode=modes.parse(connector.get("mode"), "connector.mode"),
+        mode=wanted_state.parse_mode(connector.get("mode"), "connector.mode"),
         sent=dict(connector),
     )
 

@@ -36,9 +36,9 @@ from lunshare.agent.model.states import AttachStatus, VolumeStatus
 from lunshare.agent.service.attachments import (
     connectors,
     legacy_choice,
-    modes,
     plain_volumes,
     refusals,
+    wanted_state,
 )
 from lunshare.agent.service.attachments.access import Access, read_wanted, with_secrets
 from lunshare.agent.service.attachments.service import Attachments
@@ -165,8 +165,8 @@ class LegacyActions:
                 volume, row = self._row_to_attach(
                     connection, ctx, volume_id, (instance, host), refusal
                 )
-                modes.check_writable(volume, mode)
-                new_mode = modes.choose_open(volume, mode, row.mode)
+                wanted_state.check_writable(volume, mode)
+                new_mode = wanted_state.choose_open_mode(volume, mode, row.mode)
                 self._access.check_support(volume, new_mode)
                 wanted = None
                 if row.initiator is not None and row.mode is not new_mode:
@@ -320,7 +320,7 @@ class LegacyActions:
     ) -> None:
         """Write the mode that os-attach names for an access in the other one."""
         same = attachments.of_initiator(connection, volume.id, str(row.initiator))
-        other = modes.find_other(same, row.id, mode)
+        other = wanted_state.find_other_mode(same, row.id, mode)
         if other is not None:
             raise refusals.mixed_modes(other, mode)
         attachments.change_status(

@@ -29,7 +29,6 @@ from lunshare.agent.model.records import (
 from lunshare.agent.model.states import WANTED, AttachStatus
 from lunshare.agent.service.attachments import (
     connectors,
-    modes,
     plain_volumes,
     reconnect,
     refusals,
@@ -206,10 +205,10 @@ class Attachments:
         """
         initiator = connector.initiator
         same = attachments.of_initiator(connection, row.volume_id, initiator)
-        mode = modes.choose_open(volume, row.mode, connector.mode)
+        mode = wanted_state.choose_open_mode(volume, row.mode, connector.mode)
         former_initiator = None if row.initiator == initiator else row.initiator
         self._access.check_support(volume, mode, former_initiator)
-        other = modes.find_other(same, row.id, mode)
+        other = wanted_state.find_other_mode(same, row.id, mode)
         if other is not None and not self._widen:
             raise refusals.mixed_modes(other, mode)
         username, password = wanted_state.credentials(same)
@@ -334,7 +333,7 @@ def _new_row(ctx: RequestContext, volume: Volume, new: NewAttachment) -> Attachm
         id=str(uuid.uuid4()),
         volume_id=volume.id,
         status=AttachStatus.ATTACHING if new.legacy else AttachStatus.RESERVED,
-        mode=modes.choose(volume, new.mode),
+        mode=wanted_state.choose_mode(volume, new.mode),
         instance_uuid=new.instance_uuid,
         created_at=now(),
         updated_at=now(),

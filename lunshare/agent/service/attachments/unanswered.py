@@ -20,7 +20,7 @@ from lunshare.agent.model.records import (
     Volume,
 )
 from lunshare.agent.model.states import AttachStatus
-from lunshare.agent.service.attachments import modes
+from lunshare.agent.service.attachments import wanted_state
 
 #: Seconds between two calls of ``mark_answered``: time for an answer to arrive.
 ANSWER_SECONDS = 1.0
@@ -91,9 +91,10 @@ def _is_duplicate(
     if new.connector is None:
         reserved = AttachStatus.ATTACHING if new.legacy else AttachStatus.RESERVED
         unused = row.status is reserved and row.initiator is None
-        return unused and row.mode == modes.choose(volume, new.mode)
+        return unused and row.mode == wanted_state.choose_mode(volume, new.mode)
     return (
         row.status is AttachStatus.ATTACHING
         and row.connector == new.connector.sent
-        and row.mode == modes.choose_open(volume, new.mode, new.connector.mode)
+        and row.mode
+        == wanted_state.choose_open_mode(volume, new.mode, new.connector.mode)
     )

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""From rows to the wanted access. Pure; the mode of an initiator is from ``modes``.
+"""From rows to the wanted access. Pure, and the only place that decides a mode.
 
 The access that a target should have for a volume is a function of the volume's
 attachments and of nothing else.
@@ -12,9 +12,9 @@ import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from lunshare.agent.model.records import Attachment
+from lunshare.agent.model.errors import Invalid
+from lunshare.agent.model.records import Attachment, Mode, Volume
 from lunshare.agent.model.states import WANTED
-from lunshare.agent.service.attachments import modes
 from lunshare.drivers import chap_text
 from lunshare.drivers.values import Auth, Connector
 
@@ -49,7 +49,7 @@ def of_initiator(
     wanted = connectors(rows)
     if not wanted and not others():
         return Wanted(())
-    return Wanted(wanted, frozenset({initiator}), widened=modes.are_mixed(rows))
+    return Wanted(wanted, frozenset({initiator}), widened=_are_mixed(rows))
 
 
 def connectors(rows: Iterable[Attachment]) -> tuple[Connector, ...]:
@@ -61,14 +61,76 @@ def connectors(rows: Iterable[Attachment]) -> tuple[Connector, ...]:
     return tuple(_connector(same) for same in by_initiator.values())
 
 
+def _widest(rows: Sequence[Attachment]) -> Mode:
+    """Return the mode of an initiator that has these attachments.
+
+    It has one ACL and one write-protect bit, so it may write if one of them allows it.
+    Both modes are possible only where the operator allowed it (mixed_modes_per_host).
+    """
+    return Mode.RW if any(row.mode == Mode.RW for row in rows) else Mode.RO
+
+
+def _are_mixed(rows: Iterable[Attachment]) -> bool:
+    """Whether an initiator has wanted attachments of both modes."""
+    return len({row.mode for row in rows if row.status in WANTED}) > 1
+
+
 def _connector(rows: Sequence[Attachment]) -> Connector:
     oldest = rows[0]
     return Connector(
         initiator=str(oldest.initiator),
-        mode=modes.widest(rows),
+        mode=_widest(rows),
         attachment_id=oldest.id,
         auth=Auth(str(oldest.auth_username), str(oldest.auth_password)),
     )
+
+
+def parse_mode(text: object, field: str) -> Mode | None:
+    """Return the mode that a client sent in a field, None where it sent none.
+
+    :raises Invalid: it is neither ro nor rw.
+    """
+    if text is None:
+        return None
+    if text in (Mode.RO, Mode.RW):
+        return Mode(str(text))
+    raise Invalid(f"{field} must be ro or rw")
+
+
+def choose_mode(volume: Volume, *requests: Mode | None) -> Mode | None:
+    """Return the mode of a reservation, None where its connector will decide.
+
+    It is ro where the volume is readonly, else the first request that names one.
+    """
+    if volume.readonly:
+        return Mode.RO
+    return next((mode for mode in requests if mode is not None), None)
+
+
+def choose_open_mode(volume: Volume, *requests: Mode | None) -> Mode:
+    """Return the mode of an attachment that is opened: the same, and else rw."""
+    return choose_mode(volume, *requests) or Mode.RW
+
+
+def check_writable(volume: Volume, request: Mode | None) -> None:
+    """Check that os-attach does not ask for rw where the volume is readonly.
+
+    :raises Invalid: it does.
+    """
+    if volume.readonly and request is Mode.RW:
+        raise Invalid(
+            f"os-attach.mode: volume {volume.id} is readonly; give ro, or leave it out."
+        )
+
+
+def find_other_mode(
+    rows: Iterable[Attachment], row_id: str, mode: Mode
+) -> Attachment | None:
+    """Return another wanted attachment of the initiator with the other mode, if any."""
+    for row in rows:
+        if row.id != row_id and row.status in WANTED and row.mode != mode:
+            return row
+    return None
 
 
 def credentials(rows: Iterable[Attachment]) -> tuple[str, str]:
