@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -18,44 +17,17 @@ from cinderclient import client as cinder_client
 from cinderclient.contrib.noauth import CinderNoAuthPlugin
 from keystoneauth1.session import Session
 
+from tests.stands.daemon import Lunshared, configuration, ready
+
 BIN = Path(sys.executable).parent
-SECTION = """
-[{name}]
-volume_driver = fake
-target_driver = fake
-"""
 
 
 @contextmanager
 def daemon(path: Path, backends: Sequence[str], options: str = "") -> Iterator[str]:
     """A daemon on these fake backends, ready; its endpoint."""
-    text = f"[DEFAULT]\nenabled_backends = {','.join(backends)}\nquota_volumes = -1\n"
-    text += "noauth_on_loopback = true\n"
-    text += f"{options}\n"
-    text += "".join(SECTION.format(name=name) for name in backends)
-    (path / "lunshare.conf").write_text(text)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "lunshare.agent.main", "--state-path", str(path)]
-    command += ["--config-file", str(path / "lunshare.conf")]
-    command += ["--listen", f"127.0.0.1:{port}"]
-    with (
-        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notices,
-        (path / "log").open("wb") as log,
-    ):
-        notices.bind(str(path / "notify"))
-        notices.settimeout(60)
-        env = {**os.environ, "NOTIFY_SOCKET": str(path / "notify")}
-        process = subprocess.Popen(command, env=env, stdout=log, stderr=log)
-        try:
-            while b"READY=1" not in notices.recv(4096):
-                assert process.poll() is None, (path / "log").read_text()
-            yield f"http://127.0.0.1:{port}/v3"
-            process.terminate()
-            assert process.wait(30) == 0, (path / "log").read_text()
-        finally:
-            process.kill()
-            process.wait()
+    options = f"quota_volumes = -1\nnoauth_on_loopback = true\n{options}"
+    with ready(Lunshared(path, configuration(options, backends))) as server:
+        yield f"{server.url}/v3"
 
 
 def library(endpoint: str) -> Any:

@@ -5,15 +5,12 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import datetime
 import http.client
 import json
 import socket
 import ssl
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -22,34 +19,23 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tests.stands.daemon import free_port, start
+from tests.stands.daemon import Lunshared, configuration, ready
+from tests.stands.servers import LOOPBACK
 
-CONFIG = """
-[DEFAULT]
-enabled_backends = fake
-{options}
-[tls]
-cert_file = {path}/cert.pem
-key_file = {path}/key.pem
-[fake]
-volume_driver = fake
-target_driver = fake
-"""
+_TLS = "[tls]\ncert_file = {path}/cert.pem\nkey_file = {path}/key.pem"
 #: bcrypt of "right password", with few rounds.
 HASH = "$2b$04$agfPtHP10U86SKjzlRbbDu8MaRkTCH6DHPn435uG.UlWh8WLJZn8e"
 PASSWORD = "right password"
-_START_SECONDS = 300.0
 
 
-class Running:
-    """The addresses of a daemon, its process and the folder of its files."""
+class Running(Lunshared):
+    """A daemon on a unix socket and on a port of loopback."""
 
-    def __init__(self, path: Path, process: Any, port: int) -> None:
-        self.path, self.process, self.port = path, process, port
+    def __init__(self, path: Path, options: str = "", scheme: str = "") -> None:
+        """``options``: lines of [DEFAULT], then sections; ``scheme`` of the port."""
+        super().__init__(path, configuration(f"{options}\n{_TLS.format(path=path)}"))
         self.socket = str(path / "api.sock")
-
-    def log(self) -> str:
-        return (self.path / "log").read_text()
+        self.listen = [f"unix:{self.socket}", f"{scheme}{LOOPBACK}:{self.port}"]
 
     def unix(self, method: str, path: str, **more: Any) -> Answer:
         """A request over the unix socket."""
@@ -116,40 +102,11 @@ class UnixClient(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-@contextmanager
-def daemon(path: Path, options: str = "", scheme: str = "") -> Iterator[Running]:
+def daemon(
+    path: Path, options: str = "", scheme: str = ""
+) -> AbstractContextManager[Running]:
     """A daemon on a unix socket and on a port of loopback; ready."""
-    port = free_port()
-    listen = f"listen = unix:{path}/api.sock, {scheme}127.0.0.1:{port}\n"
-    config = path / "lunshare.conf"
-    config.write_text(CONFIG.format(options=listen + options, path=path))
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notices:
-        notices.bind(str(path / "notify"))
-        notices.settimeout(1)
-        with (path / "log").open("w") as log:
-            process = start(
-                *("--config-file", config, "--state-path", path / "state"),
-                env={"NOTIFY_SOCKET": str(path / "notify")},
-                log=log,
-            )
-        try:
-            _wait_until_ready(notices, process, path / "log")
-            yield Running(path, process, port)
-            process.terminate()
-            assert process.wait(180) == 0, (path / "log").read_text()
-        finally:
-            process.kill()
-            process.wait()
-
-
-def _wait_until_ready(notices: socket.socket, process: Any, log: Path) -> None:
-    """Wait for READY; importing a daemon may take minutes on a busy machine."""
-    end, notice = time.monotonic() + _START_SECONDS, b""
-    while b"READY=1" not in notice:
-        assert process.poll() is None, log.read_text()
-        assert time.monotonic() < end, log.read_text()
-        with contextlib.suppress(TimeoutError):
-            notice = notices.recv(4096)
+    return ready(Running(path, options, scheme))
 
 
 def proof(user: str, password: str) -> dict[str, str]:

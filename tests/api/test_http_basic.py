@@ -20,7 +20,8 @@ import pytest
 from lunshare.agent import users_file
 from lunshare.agent.api.routes import PUBLIC, ROUTES
 from tests.api.identity_daemon import PASSWORD, Running, daemon, proof, users
-from tests.stands.daemon import ROOT, refused
+from tests.stands.daemon import refused
+from tests.stands.servers import ROOT
 
 pytestmark = pytest.mark.daemon
 
@@ -103,7 +104,7 @@ def test_a_file_that_others_can_write_is_refused(
         assert running.basic("root", "GET", "/v3/volumes").status == 200
         spoil(served)
         assert running.basic("root", "GET", "/v3/volumes").status == 503
-        assert sentence in running.log()
+        assert sentence in running.output()
     finally:
         served.unlink()
         users(running.path, **ROLES)
@@ -195,8 +196,8 @@ def test_a_file_with_a_wrong_line_refuses_every_user(running: Running, file: Pat
     file.write_text(good + "eve:plain text:admin:\n")
     answer = running.basic("root", "GET", "/v3/volumes")
     assert answer.fault[:2] == (503, "serviceUnavailable")
-    assert "line 6 of the file of users" in running.log()
-    assert PASSWORD not in running.log()
+    assert "line 6 of the file of users" in running.output()
+    assert PASSWORD not in running.output()
     file.write_text(good)
     assert running.basic("root", "GET", "/v3/volumes").status == 200
 
@@ -228,7 +229,7 @@ def test_an_unknown_user_costs_the_same_as_a_wrong_password(running: Running):
 
 def cpu(running: Running) -> float:
     """Seconds of CPU that the daemon has used."""
-    fields = Path(f"/proc/{running.process.pid}/stat").read_text().split()
+    fields = Path(f"/proc/{running.pid}/stat").read_text().split()
     return (int(fields[13]) + int(fields[14])) / 100
 
 

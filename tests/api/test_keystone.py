@@ -47,8 +47,8 @@ def ask(running: Running, token: str, path: str = "/v3/volumes", **more: str) ->
 
 def line_with(running: Running, text: str) -> str:
     """The line of the log with the text; there is one."""
-    until(lambda: text in running.log())
-    (found,) = [each for each in running.log().splitlines() if text in each]
+    until(lambda: text in running.output())
+    (found,) = [each for each in running.output().splitlines() if text in each]
     return found
 
 
@@ -155,12 +155,12 @@ def test_a_line_about_a_token_has_the_id_of_its_request(
     running: Running, keystone: Keystone
 ):
     """The token is checked before the application has the request."""
-    before = len(running.log())
+    before = len(running.output())
     ident = ask(running, "forged").headers["x-openstack-request-id"]
-    until(lambda: f" request_id={ident} " in running.log())
+    until(lambda: f" request_id={ident} " in running.output())
     lines = [
         each
-        for each in running.log()[before:].splitlines()
+        for each in running.output()[before:].splitlines()
         if " keystonemiddleware" in each
     ]
     assert lines
@@ -294,6 +294,6 @@ def test_a_keystone_that_hangs_does_not_block_others(
 
 
 def test_eventlet_is_not_in_the_process(running: Running):
-    mapped = Path(f"/proc/{running.process.pid}/maps").read_text()
+    mapped = Path(f"/proc/{running.pid}/maps").read_text()
     assert "sqlite" in mapped
     assert "greenlet" not in mapped

@@ -140,17 +140,17 @@ def test_a_certificate_without_its_key_changes_nothing_until_the_key_is_there(
     before = shown_name(running)
     certificate(tmp_path, "third")
     shutil.copy(tmp_path / "cert.pem", running.path / "cert.pem")
-    until(lambda: "the former certificate stays" in running.log())
-    assert "is not the key of the certificate" in running.log()
+    until(lambda: "the former certificate stays" in running.output())
+    assert "is not the key of the certificate" in running.output()
     assert shown_name(running) == before
     shutil.copy(tmp_path / "key.pem", running.path / "key.pem")
     until(lambda: shown_name(running) != before)
 
 
 def test_sighup_reads_the_certificate_again(running: Running):
-    loaded = running.log().count("[tls] certificate loaded")
-    running.process.send_signal(signal.SIGHUP)
-    until(lambda: running.log().count("[tls] certificate loaded") > loaded)
+    loaded = running.output().count("[tls] certificate loaded")
+    os.kill(running.pid, signal.SIGHUP)
+    until(lambda: running.output().count("[tls] certificate loaded") > loaded)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import pytest
 from lunshare.agent import listen_addresses
 from lunshare.agent.model.errors import StartupError
 from tests.api.identity_daemon import PASSWORD, Running, daemon, proof, users
-from tests.stands.daemon import free_port
+from tests.stands.servers import free_port
 from tests.stands.waiting import until
 
 pytestmark = pytest.mark.daemon
@@ -146,8 +146,8 @@ def test_an_address_of_a_wrong_form_is_refused() -> None:
 def line(running: Running, ident: str) -> dict[str, str]:
     """The fields of the line of the request with this id; there is one."""
     pattern = rf"^.*api\.access \[- {ident} -\] request: (.*)$"
-    until(lambda: re.search(pattern, running.log(), re.M) is not None)
-    (found,) = re.findall(pattern, running.log(), re.M)
+    until(lambda: re.search(pattern, running.output(), re.M) is not None)
+    (found,) = re.findall(pattern, running.output(), re.M)
     return dict(word.split("=", 1) for word in found.split(" "))
 
 
@@ -174,7 +174,7 @@ def test_a_refused_request_leaves_one_too(running: Running) -> None:
     found = line(running, answer.headers["x-openstack-request-id"])
     assert (found["status"], found["user"], found["project"]) == ("401", "-", "-")
     assert found["path"] == "/v3/volumes"
-    assert "marker" not in running.log()
+    assert "marker" not in running.output()
 
 
 def test_the_id_of_the_client_is_noted_if_it_has_the_form(running: Running) -> None:
@@ -204,12 +204,12 @@ def test_the_id_of_the_client_is_noted_if_it_has_the_form(running: Running) -> N
     ],
 )
 def test_a_path_cannot_write_a_line_or_a_field(running: Running, path: str) -> None:
-    before = running.log().count("\n")
+    before = running.output().count("\n")
     answer = running.basic("anna", "GET", path)
     found = line(running, answer.headers["x-openstack-request-id"])
     assert found["user"] == "anna"
     assert re.fullmatch("[!-~]{1,1600}", found["path"])
-    added = running.log().splitlines()[before:]
+    added = running.output().splitlines()[before:]
     assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:", each) for each in added)
 
 
@@ -241,14 +241,14 @@ def test_no_secret_of_a_request_is_in_the_log(running: Running) -> None:
     running.basic("anna", "POST", "/v3/volumes?x=a-query", body=body, headers=headers)
     running.basic("anna", "GET", "/v3/volumes", password="a-wrong-password")
     for word in ("a-token-of", "a-name-in", "a-wrong-password", PASSWORD):
-        assert word not in running.log()
-    assert "a-query" not in running.log()
+        assert word not in running.output()
+    assert "a-query" not in running.output()
 
 
 def test_health_checks_are_details(running: Running) -> None:
     ident = running.http("GET", "/healthz").headers["x-openstack-request-id"]
-    until(lambda: f"request_id={ident}" in running.log())
-    (found,) = [each for each in running.log().splitlines() if f"[- {ident}" in each]
+    until(lambda: f"request_id={ident}" in running.output())
+    (found,) = [each for each in running.output().splitlines() if f"[- {ident}" in each]
     assert " DEBUG lunshare.agent.api.access " in found
     assert " path=/healthz status=200 " in found
 
@@ -258,5 +258,5 @@ def test_the_log_can_be_turned_off(tmp_path: Path) -> None:
     quiet = "default_log_levels = lunshare.agent.api.access=WARN\n"
     with daemon(tmp_path, options + quiet) as started:
         assert started.basic("anna", "GET", "/v3/volumes").status == 200
-        assert "request: method" not in started.log()
-        assert "READY" in started.log()
+        assert "request: method" not in started.output()
+        assert "READY" in started.output()

@@ -176,4 +176,4 @@ def test_every_route_answers_and_every_row_has_a_project(
             assert database.execute(query).fetchone() == (0,), table
             counted += 1
     assert counted >= 5
-    assert "CRASHED" not in running.log()
+    assert "CRASHED" not in running.output()

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from tests.api.identity_daemon import Answer, Running, daemon, users
-from tests.stands.daemon import ROOT, refused
+from tests.stands.daemon import refused
 from tests.stands.node import connector
+from tests.stands.servers import ROOT
 from tests.stands.waiting import until
 
 pytestmark = pytest.mark.daemon
@@ -295,7 +296,7 @@ def test_a_policy_file_replaces_rules_while_the_daemon_runs(running: Running):
         until(
             lambda: (
                 running.unix("GET", "/v3/types").status == 200
-                and "the former rules stay" in running.log()
+                and "the former rules stay" in running.output()
             )
         )
         assert running.basic("anna", "GET", "/v3/volumes").status == 403

@@ -11,8 +11,6 @@ import json
 import logging
 import os
 import re
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +25,8 @@ from lunshare.drivers import request_ids
 from lunshare.drivers.errors import DriverError
 from lunshare.drivers.protocol import frames, messages
 from tests.api.identity_daemon import Answer, UnixClient
-from tests.stands.daemon import ROOT
+from tests.stands.daemon import Lunshared, ready
+from tests.stands.servers import ROOT
 from tests.stands.waiting import until
 from tests.unit.helper_process import HelperProcess
 
@@ -81,29 +80,10 @@ def helper(tmp_path: Path) -> Iterator[HelperProcess]:
 def socket_path(tmp_path: Path, helper: HelperProcess) -> Iterator[Path]:
     """The socket of a daemon whose backend runs commands in the helper."""
     (tmp_path / "pool").mkdir(mode=0o755)
-    config = tmp_path / "lunshare.conf"
-    config.write_text(CONFIG.format(path=tmp_path, socket=helper.path))
-    words = ["-m", "lunshare.agent.main", "--config-file", str(config)]
-    with (tmp_path / "daemon.log").open("w") as log:
-        process = subprocess.Popen(
-            [sys.executable, *words, "--state-path", str(tmp_path / "state")],
-            env={**os.environ, "PYTHONPATH": packages(tmp_path)},
-            stdout=log,
-            stderr=log,
-        )
-    said = tmp_path / "daemon.log"
-    try:
-        until(
-            lambda: " READY " in said.read_text() or process.poll() is not None,
-            seconds=60,
-        )
-        assert process.poll() is None, said.read_text()
+    daemon = Lunshared(tmp_path, CONFIG.format(path=tmp_path, socket=helper.path))
+    daemon.listen = [f"unix:{tmp_path}/api.sock"]
+    with ready(daemon, PYTHONPATH=packages(tmp_path)):
         yield tmp_path / "api.sock"
-        process.terminate()
-        assert process.wait(60) == 0
-    finally:
-        process.kill()
-        process.wait()
 
 
 def call(at: Path, method: str, path: str, body: object = None) -> Answer:
@@ -121,7 +101,7 @@ def test_a_request_is_found_in_the_log_of_the_helper(
 ) -> None:
     made = call(socket_path, "POST", "/v3/volumes", {"volume": {"size": 1}})
     volume, ident = made.body["volume"]["id"], made.headers["x-openstack-request-id"]
-    said = tmp_path / "daemon.log"
+    said = tmp_path / "lunshared.log"
     until(lambda: f"volume created: volume={volume}" in said.read_text())
     lines = [line for line in helper.log_text().splitlines() if volume in line]
     assert any("run install " in line for line in lines)

@@ -23,13 +23,14 @@ from pathlib import Path
 
 from tests.bench import deleted_rows, side_by_side, stats
 from tests.bench.cinder_peer import CinderPeer
-from tests.bench.daemon import ROOT, Daemon
+from tests.bench.daemon import Daemon
 from tests.bench.figures import RATE, Figure, median_ms, say, timed, write
 from tests.bench.filling import fill, hosts
 from tests.bench.http import Client, use_token
 from tests.bench.side_by_side import Pair
 from tests.bench.wrk import CLIENTS
 from tests.stands.callers import keystone
+from tests.stands.servers import ROOT
 
 _VOLUMES = 10_000
 _CYCLES = 150

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import GIB
-from tests.bench.daemon import ROOT
 from tests.bench.figures import Figure, median_ms, say, timed
 from tests.bench.filling import fill
 from tests.stands.node import CTX, Node
+from tests.stands.servers import ROOT
 
 _LEVELS = (10, 1_000, 5_000)
 _ROUNDS = 51

@@ -19,6 +19,7 @@ from tests.clients.node import Node
 from tests.clients.process import Process
 from tests.clients.record import Record
 from tests.stands.callers import STRATEGIES, Caller
+from tests.stands.daemon import ready
 
 _RECORD = pytest.StashKey[Record]()
 
@@ -67,8 +68,7 @@ def node(
 ) -> Iterator[Node]:
     """A daemon with one of the auth strategies."""
     made = Node(tmp_path_factory.mktemp("node"), caller(request.param))
-    with closing(made):
-        made.start()
+    with ready(made):
         yield made
 
 
@@ -96,7 +96,7 @@ def _command(
         "commands.py",
         name,
         environ=pins.environ(**environ, COLUMNS="200"),
-        log=node.directory / f"{name}.log",
+        log=node.path / f"{name}.log",
     )
     with closing(process):
         yield Command(name, process, node.caller.strategy, record)
@@ -114,7 +114,7 @@ def sdk(node: Node, record: Record) -> Iterator[Library]:
 @pytest.fixture(scope="module")
 def nova(node: Node, record: Record) -> Iterator[Library]:
     """nova.volume.cinder.API of Nova."""
-    config = node.directory / "nova.conf"
+    config = node.path / "nova.conf"
     config.write_text(node.filled(node.strategy.nova))
     words = (str(config), node.caller.project)
     server = node.caller.keystone
@@ -136,7 +136,7 @@ def _library(
         name,
         *words,
         environ=pins.environ(**environ),
-        log=node.directory / f"{name}.log",
+        log=node.path / f"{name}.log",
     )
     with closing(process):
         yield Library(name, process, node.caller.strategy, record)

@@ -45,14 +45,14 @@ def run(node: Node, play: Path) -> subprocess.CompletedProcess[str]:
     environ = pins.environ(
         **node.environ(node.strategy.environ),
         ANSIBLE_COLLECTIONS_PATH=str(pins.collections()),
-        ANSIBLE_HOME=str(node.directory / "ansible"),
+        ANSIBLE_HOME=str(node.path / "ansible"),
         ANSIBLE_LOCALHOST_WARNING="false",
         ANSIBLE_INVENTORY_UNPARSED_WARNING="false",
     )
     return subprocess.run(
         [str(word) for word in (*words, "-e", python)],
         env=environ,
-        cwd=node.directory,
+        cwd=node.path,
         capture_output=True,
         text=True,
         check=False,

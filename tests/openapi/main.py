@@ -60,7 +60,7 @@ def main(argv: list[str]) -> int:
                 _schemathesis(path, known, [*words, *more])
                 for more in _parts(asked.seconds)
             ]
-        crashed = [each for each in _lines(path / "log") if "CRASHED" in each]
+        crashed = [each for each in _lines(path / "lunshared.log") if "CRASHED" in each]
     print("\n".join(crashed))
     if any(failed) or crashed:
         print(f"FAILED: seed {seed}, {asked.auth}, {asked.version}")

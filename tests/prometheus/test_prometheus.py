@@ -18,7 +18,7 @@ from urllib.request import urlopen
 import pytest
 
 from tests.api.identity_daemon import PASSWORD, Running, daemon, users
-from tests.stands.daemon import ROOT, free_port
+from tests.stands.servers import ROOT, free_port
 from tests.stands.waiting import until
 
 HERE = Path(__file__).parent
@@ -211,6 +211,5 @@ def test_every_rule_is_evaluated_and_a_healthy_node_has_no_alert(
 def test_an_alert_fires_when_the_daemon_ends(
     running: Running, prometheus: Prometheus
 ) -> None:
-    running.process.terminate()
-    running.process.wait(BOUND)
+    running.stop(BOUND)
     until(lambda: "LunshareDown" in prometheus.firing(), "LunshareDown")

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.stands.daemon import DAEMON, FAKE, ROOT, answered, daemon, free_port, refused
+from tests.stands.daemon import DAEMON, FAKE, answered, daemon, refused
+from tests.stands.servers import ROOT, free_port
 
 #: Configurations that are wrong, and what the error sentence contains.
 WRONG = [

@@ -22,8 +22,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from lunshare.agent.db.status_triggers import KINDS
 from tests.restart.test_hung import HUNG, silent
-from tests.stands.daemon import answered, daemon, free_port
+from tests.stands.daemon import answered, daemon
 from tests.stands.node import initiator
+from tests.stands.servers import free_port
 from tests.stands.waiting import until
 
 MOMENT = 10.0  # seconds: a busy machine; what is waited for would take longer

@@ -64,6 +64,12 @@ class Server:
                 words, stdout=out, stderr=out, cwd=ROOT, env={**os.environ, **env}
             )
 
+    @property
+    def pid(self) -> int:
+        """The id of its process, which must have been started."""
+        assert self.process is not None
+        return self.process.pid
+
     def count_in_log(self, text: str) -> int:
         """How often this text is in its output."""
         return self.log.read_text().count(text) if self.log.exists() else 0
@@ -84,6 +90,10 @@ class Server:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(each, signal.SIGKILL)
         until(lambda: not any(map(runs, below)), f"what {self.log.stem} started ended")
+
+    def close(self) -> None:
+        """Stop it for good."""
+        self.end()
 
 
 class Broker(Server):

@@ -19,7 +19,7 @@ from pathlib import Path
 from lunshare.agent.model.states import FAILED, UNFINISHED
 from lunshare.agent.service.volumes.delete_rules import DELETABLE
 from lunshare.drivers.values import GIB
-from tests.stands.daemon import free_port
+from tests.stands.servers import free_port
 from tests.storm import checks, hosts, marks
 from tests.storm.chaos import OPERATIONS, Chaos
 from tests.storm.client import Client, Shared

@@ -22,8 +22,8 @@ from lunshare.agent.listen_addresses import Address
 from lunshare.drivers.errors import TargetFailed
 from lunshare.drivers.values import GIB, Mode, Volume
 from tests.api.calls import Api
-from tests.stands.daemon import ROOT, free_port
 from tests.stands.node import Node, connector, initiator
+from tests.stands.servers import ROOT, free_port
 
 Output = tuple[int, str, str]
 

@@ -21,7 +21,8 @@ from pathlib import Path
 import pytest
 
 from lunshare.drivers.stop_signals import STOPS
-from tests.stands.daemon import FAKE, free_port
+from tests.stands.daemon import FAKE
+from tests.stands.servers import free_port
 
 BOUND = 60  # seconds until a started process must have answered
 
