@@ -39,6 +39,7 @@ from lunshare.agent.service.jobs.wiper import Wiper
 from lunshare.agent.service.log_levels import LogLevels
 from lunshare.agent.service.messages import Messages
 from lunshare.agent.service.metrics.collected import NodeCollector
+from lunshare.agent.service.metrics.helper_usage import HelperUsage
 from lunshare.agent.service.metrics.page import Metrics
 from lunshare.agent.service.metrics.recorded import Recorded
 from lunshare.agent.service.node import Node
@@ -103,6 +104,7 @@ class Assembly:
             loop.start()
         for backend in self.backends.values():
             backend.came_up = self.timer.wake
+            backend.follow_storage()
         if reconcile_again:
             self.timer.wake()
 
@@ -213,6 +215,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
                 lambda: bool(getattr(root, "blocked", False)),
                 version("lunshare"),
             ),
+            HelperUsage(Helper(conf.helper.socket, idle=1)),
         ),
         snapshot_resetter=SnapshotResetter(database, backends),
         types=types,

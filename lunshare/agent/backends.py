@@ -254,6 +254,19 @@ class NodeBackend:
                 LOG.error("[%s] backend state: up=False problem=%s", self.name, late)
             return self._check
 
+    def follow_storage(self) -> None:
+        """From now on check it whenever its driver notices that storage changed."""
+        self.drivers.volumes.follow_storage(self._check_again)
+
+    def _check_again(self) -> None:
+        """Check it as it is now: a check that is running may have looked before."""
+        with self._mutex:  # else it may have begun, and not be known yet
+            running = self._check
+        if running is not None:
+            running.wait(None)
+        with suppress(RuntimeError):  # "can't start new thread": the timer tries again
+            self.start_check()
+
     def refresh(self) -> None:
         """Check it and read its capacity; remember what is wrong."""
         try:

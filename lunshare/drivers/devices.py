@@ -1,15 +1,19 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Device nodes and their sizes. Read-only."""
+"""Device nodes, their sizes, and what udev knows and reports of them. Read-only."""
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import os
-import socket
+import selectors
 import stat
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import pyudev
 
 from lunshare.drivers.errors import DeadlineExceeded
 
@@ -17,10 +21,8 @@ from lunshare.drivers.errors import DeadlineExceeded
 # are (Documentation/ABI/stable/sysfs-block, /sys/block/<disk>/size).
 _SECTOR = 512
 
-# The kernel's protocol of device events (linux/netlink.h, NETLINK_KOBJECT_UEVENT), and
-# the group in which udev repeats each one after its rules are done (libudev-monitor.c,
-# UDEV_MONITOR_UDEV). No privilege is needed.
-_UEVENT, _AFTER_RULES = 15, 2
+#: A device of udev's database. pyudev has no types.
+Device = Any
 
 
 def block_size(path: str) -> int:
@@ -28,12 +30,37 @@ def block_size(path: str) -> int:
 
     :raises FileNotFoundError: ``path`` does not exist or is not a block device.
     """
-    found = os.stat(path)
-    if not stat.S_ISBLK(found.st_mode):
+    number = _device_number(path)
+    size = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/size")
+    return int(size.read_text("ascii")) * _SECTOR
+
+
+def at_path(path: str) -> Device:
+    """Return the block device at ``path``.
+
+    :raises FileNotFoundError: ``path`` does not exist or is not a block device.
+    """
+    number = _device_number(path)
+    try:
+        return pyudev.Devices.from_device_number(context(), "block", number)
+    except pyudev.DeviceNotFoundError as error:  # it was removed meanwhile
+        raise FileNotFoundError(f"{path} is not a block device any more") from error
+
+
+def _device_number(path: str) -> int:
+    status = os.stat(path)
+    if not stat.S_ISBLK(status.st_mode):
         raise FileNotFoundError(f"{path} is not a block device")
-    major, minor = os.major(found.st_rdev), os.minor(found.st_rdev)
-    sectors = Path(f"/sys/dev/block/{major}:{minor}/size").read_text("ascii")
-    return int(sectors) * _SECTOR
+    return status.st_rdev
+
+
+@functools.cache
+def context() -> Any:
+    """Return the access to udev's database.
+
+    One for the process: pyudev starts ldconfig to find its library for each new one.
+    """
+    return pyudev.Context()
 
 
 def directory_changed(path: str) -> int:
@@ -47,25 +74,61 @@ def directory_changed(path: str) -> int:
         return 0
 
 
+class BlockEvents:
+    """The events of block devices from now on, each after udev's rules for it are done.
+
+    Needs no privilege. Of one thread.
+    """
+
+    def __init__(self) -> None:
+        self._monitor = pyudev.Monitor.from_netlink(context())
+        self._monitor.filter_by("block")
+        self._monitor.start()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._monitor.fileno(), selectors.EVENT_READ)
+
+    def __enter__(self) -> BlockEvents:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._selector.close()
+
+    def wait(
+        self, seconds: float, concerns: Callable[[Device], bool] = lambda _: True
+    ) -> bool:
+        """Wait for the next event that ``concerns`` the caller.
+
+        :return: False if there was none within ``seconds``.
+        """
+        deadline = time.monotonic() + seconds
+        while (rest := deadline - time.monotonic()) > 0:
+            if not self._selector.select(rest):
+                continue
+            try:
+                device = self._received()
+            except OSError:  # ENOBUFS: events were lost, and any may be among them
+                return True
+            if device is not None and concerns(device):
+                return True
+        return False
+
+    def _received(self) -> Device | None:
+        """Return the device of an event that has arrived, or None."""
+        # Not Monitor.poll: it needs select.poll, which eventlet removes from a process
+        # such as cinder-volume.
+        return self._monitor._receive_device()
+
+
 def wait_for_path(path: str, seconds: float) -> None:
     """Return as soon as ``path`` exists. It is checked at each event of udev.
-
-    The socket has a timeout of Python's own, because a library that calls poll(2)
-    fails in a process where eventlet has removed it, such as cinder-volume.
 
     :raises DeadlineExceeded: it did not appear within ``seconds``.
     """
     if Path(path).exists():
         return
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _UEVENT) as events:
-        events.bind((0, _AFTER_RULES))
-        deadline = time.monotonic() + seconds
-        # The socket was bound before this check, so no event is missed between them.
+    deadline = time.monotonic() + seconds
+    with BlockEvents() as events:
+        # The events began before this check, so none is missed between them.
         while not Path(path).exists():
-            left = deadline - time.monotonic()
-            if left <= 0:
+            if not events.wait(deadline - time.monotonic()):
                 raise DeadlineExceeded(f"the appearance of {path}", seconds)
-            events.settimeout(left)
-            # An event that was lost (ENOBUFS) is an event too.
-            with contextlib.suppress(OSError):
-                events.recv(1)

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Protocol
 
 from oslo_config import cfg
@@ -17,7 +17,8 @@ class Root(Protocol):
     def run(self, *argv: str, timeout: float = 60.0) -> str:
         """Run a command as root, if a filter in rootwrap.d allows it; return stdout.
 
-        :raises CommandFailed: its exit code was not 0.
+        :raises NoSpace: LVM found no space for what it should have created.
+        :raises CommandFailed: its exit code was not 0 for another reason.
         :raises HelperRefused: no filter in rootwrap.d allows it.
         :raises HelperUnreachable: the helper does not answer.
         :raises DeadlineExceeded: it did not finish within ``timeout`` seconds.
@@ -65,6 +66,13 @@ class Driver(abc.ABC):
         """Verify that this driver can work. After a boot, activate what it needs.
 
         :raises Misconfigured: names what is wrong and what to do about it.
+        """
+
+    def follow_storage(self, changed: Callable[[], object]) -> None:  # noqa: B027
+        """Call ``changed`` in a thread of the driver, soon and when storage changes.
+
+        A part of it may be lost, or back; the caller then checks. Most drivers cannot
+        tell, and are checked on a timer.
         """
 
     def lost(self, volume_id: str) -> str:

@@ -20,9 +20,9 @@ import time
 from collections.abc import Iterator, Sequence
 
 from lunshare.drivers.errors import CommandFailed, DeadlineExceeded
-from lunshare.helper import command_output
+from lunshare.helper import command_output, processes
 from lunshare.helper.disk_locks import DiskLocks
-from lunshare.helper.lvm import changes, lvm_config
+from lunshare.helper.lvm import changes, lvm_config, lvm_failures
 from lunshare.helper.mounts import KERNEL, Mounts
 from lunshare.helper.nfs.mount_points import MountPoints
 from lunshare.helper.rules import Rules
@@ -90,7 +90,8 @@ class Commands:
         """Run it for at most ``timeout`` seconds and return its stdout.
 
         :raises HelperRefused: see ``command``.
-        :raises CommandFailed: its exit code is not 0.
+        :raises NoSpace: LVM found no space for what it should have created.
+        :raises CommandFailed: its exit code is not 0 for another reason.
         :raises DeadlineExceeded: it was killed, or it hangs in the kernel; or it
             changes a volume group, and continues; or an earlier command on its disk
             still runs, or the client is ``gone``, and this one was not started.
@@ -112,7 +113,7 @@ class Commands:
                 "none" if code is None else code,
             )
         if code:
-            raise CommandFailed(tuple(argv), code, outcome.err)
+            raise lvm_failures.failure(argv, code, outcome.err)
         return outcome.out
 
     def _outcome(
@@ -127,7 +128,14 @@ class Commands:
             if gone():
                 raise DeadlineExceeded(shlex.join(argv), timeout)
             self._need_few_hung(argv)
-            return self._finish(self._start(command), argv, timeout, deadline)
+            process = processes.start(
+                command,
+                self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            return self._finish(process, argv, timeout, deadline)
 
     @contextlib.contextmanager
     def _turn(self, argv: Sequence[str], deadline: float) -> Iterator[None]:
@@ -150,22 +158,6 @@ class Commands:
             raise _too_many(argv, f"{len(hung)} commands")
         if (many := hung.count(about)) >= MAX_HUNG_EACH:
             raise _too_many(argv, f"{many} commands on {about}")
-
-    def _start(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
-        try:
-            return subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=self._environment,
-                cwd="/",
-                close_fds=True,
-                process_group=0,
-            )
-        except OSError as error:
-            why = error.strerror or str(error)
-            raise CommandFailed(tuple(command), 126, why) from None
 
     def _finish(
         self,

@@ -22,7 +22,7 @@ from lunshare.drivers import request_ids
 from lunshare.drivers.errors import DriverError, Misconfigured
 from lunshare.drivers.sd_notify import notify
 from lunshare.drivers.stop_signals import StopSignals
-from lunshare.helper import config_file, requests
+from lunshare.helper import config_file, processes, requests
 from lunshare.helper.commands import Commands
 from lunshare.helper.copying import CopyVerbs
 from lunshare.helper.disk_locks import DiskLocks
@@ -92,6 +92,7 @@ def verbs(
         "run": ChangeVerb(_runner(commands)),
         "lvm.commit": headers.commit,
         "lvm.pool": pools.status,
+        "node.processes": processes.usage,
         **_target_verbs(served, mounts),
         **CopyVerbs(served, exported, mounts, disk_locks).verbs(),
         **ShareVerbs(mounts, served, exported, disk_locks).verbs(),

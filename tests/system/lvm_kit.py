@@ -23,7 +23,8 @@ from lunshare.drivers.conformance.fixtures import (
     defaults,
     open_disk,
 )
-from lunshare.drivers.lvm import LvmVolumes, sysfs
+from lunshare.drivers.lvm import LvmVolumes
+from lunshare.drivers.protocol.export_paths import double_hyphens
 from lunshare.drivers.values import Disk, Snapshot, Volume
 from tests.system.broken_disk import Trouble, broken, table
 from tests.system.lio_node import HelperProcess, run
@@ -33,7 +34,7 @@ from tests.system.lio_node import HelperProcess, run
 GROUP, GROUP_SIZE = f"lunshare-kit-{os.getpid()}", 1024 * MIB
 DISK = f"{GROUP}-disk"
 POOL, POOL_SIZE = f"{GROUP}-pool", 64 * MIB
-MAPPED_POOL = sysfs.device_mapper_name(GROUP, POOL)
+MAPPED_POOL = f"{double_hyphens(GROUP)}-{double_hyphens(POOL)}"
 FOREIGN = "volume-of-another-owner"
 
 

@@ -22,7 +22,7 @@ from lunshare.drivers.errors import (
     UnknownDisk,
     Unsupported,
 )
-from lunshare.drivers.lvm import LvmVolumes, names, sysfs
+from lunshare.drivers.lvm import LvmVolumes, mapped, names
 from lunshare.drivers.values import Snapshot, Volume
 from tests.stands.waiting import Later, until
 from tests.system.lio_node import run
@@ -117,7 +117,8 @@ class Stopper:
         self._stopping = Later(self._stop)
 
     def suspended(self) -> bool:
-        return self._name in sysfs.suspended(self._slow.name)
+        suspended = mapped.suspended(self._slow.name)
+        return any((v.name, v.layer) == (self._name, "") for v in suspended)
 
     def _stop(self) -> None:
         until(lambda: _running("lvcreate", self._slow.name))
@@ -223,7 +224,7 @@ def test_volume_suspended_by_a_killed_change_is_resumed(
         creating.value()
     assert stopper.suspended()
     driver.check()
-    assert sysfs.suspended(slow.name) == ()
+    assert mapped.suspended(slow.name) == ()
     assert f"{on_slow.name} is suspended: resumed" in caplog.text
     _write(slow, on_slow)
     driver.create_snapshot(snapshot)

@@ -20,12 +20,13 @@ from lunshare.drivers.base import Root
 from lunshare.drivers.conformance.fixtures import MIB, new_volume, open_disk
 from lunshare.drivers.conformance.root import NoRoot
 from lunshare.drivers.errors import Misconfigured
-from lunshare.drivers.lvm import LvmVolumes, sysfs
+from lunshare.drivers.lvm import LvmVolumes
 from lunshare.drivers.values import Volume
 from tests.stands.waiting import until
 from tests.system.lio_node import run
 from tests.system.lvm_kit import (
     GROUP,
+    MAPPED_POOL,
     POOL,
     ThinFixtures,
     build_lvm,
@@ -177,7 +178,7 @@ def test_status_of_a_pool_is_the_one_dmsetup_shows(
 ) -> None:
     volume = new_volume(8 * MIB)
     thin.create(volume)  # then the pool is below an LVM layer
-    layer = f"{sysfs.device_mapper_name(GROUP, POOL)}{sysfs.POOL_LAYER}"
+    layer = f"{MAPPED_POOL}-tpool"
     try:
         shown = root.call("lvm.pool", group=GROUP, pool=POOL)
         assert shown.strip() == _dmsetup(layer)

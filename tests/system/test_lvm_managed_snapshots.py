@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,18 +41,36 @@ def snapshot_of(volume_id: str) -> Snapshot:
 
 @contextlib.contextmanager
 def open_for_a_second(name: str) -> Iterator[None]:
-    with Path(f"/dev/{GROUP}/{name}").open("rb") as file:
+    """udev reads it after that, and reports an event."""
+    with Path(f"/dev/{GROUP}/{name}").open("r+b") as file:
         closing = threading.Timer(1.0, file.close)
         closing.start()
         yield
         closing.join()
 
 
+class CountingRoot:
+    """The root helper, with the programs of the commands that it ran."""
+
+    def __init__(self, root: Root) -> None:
+        self._root, self.call = root, root.call
+        self.programs: Counter[str] = Counter()
+
+    def run(self, *argv: str, timeout: float = 60.0) -> str:
+        self.programs[argv[0]] += 1
+        return self._root.run(*argv, timeout=timeout)
+
+
 def test_a_disk_that_is_open_briefly_is_managed(root: Root) -> None:
-    backend, volume = build_lvm(root, lvm_type="default"), new_volume(SIZE)
+    """It is looked at after events of udev only: the write's, and maybe one before."""
+    counting = CountingRoot(root)
+    backend, volume = build_lvm(counting, lvm_type="default"), new_volume(SIZE)
     run("lvcreate", "-y", "-Wn", f"-L{SIZE}b", "-n", "theirs", GROUP)
     with open_for_a_second("theirs"):
+        began = time.monotonic()
         assert backend.manage(volume, "theirs").volume_id == volume.id
+        assert time.monotonic() - began < 4.0
+    assert counting.programs["lvs"] <= 4
     backend.delete(volume.id)
 
 

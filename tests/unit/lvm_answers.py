@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from lunshare.drivers.conformance.fixtures import defaults
-from lunshare.drivers.errors import CommandFailed
+from lunshare.drivers.errors import CommandFailed, DriverError
 from lunshare.drivers.lvm import LvmVolumes, claim
 from lunshare.drivers.values import Snapshot
+from lunshare.helper.lvm import lvm_failures
 from lunshare.helper.served import Served
 from tests.unit import filter_rules
 
@@ -59,7 +60,8 @@ POOL = """
 """
 THIN_POOL = POOL % ("thin-pool", "zero")
 VG = """{"report":[{"vg":[{"vg_size":"100", "vg_free":"%s", "vg_extent_size":"4",
- "vg_tags":"%s", "pv_name":"/dev/loop9", "pv_mda_used_count":"1"}]}]}"""
+ "vg_tags":"%s", "pv_name":"/dev/loop9", "pv_mda_used_count":"1",
+ "vg_missing_pv_count":"0"}]}]}"""
 GONE = f'  Failed to find logical volume "{GROUP}/volume-{UUID}"\n'
 
 
@@ -107,6 +109,11 @@ class Scripted:
 
 def failed(stderr: str) -> CommandFailed:
     return CommandFailed(("lvm",), 5, stderr)
+
+
+def full(stderr: str) -> DriverError:
+    """What the helper answers when lvcreate fails with this message."""
+    return lvm_failures.failure(("lvcreate", GROUP), 5, stderr)
 
 
 def driver(root: Scripted, **given: Any) -> LvmVolumes:

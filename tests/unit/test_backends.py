@@ -5,18 +5,24 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from lunshare.agent import backends
+from lunshare.agent.backends import NodeBackend, OperationLimit
 from lunshare.agent.model.errors import BackendFailed, BackendUnavailable, Busy
 from lunshare.agent.model.records import NewVolume, Page
 from lunshare.agent.model.states import VolumeStatus
 from lunshare.agent.volume_locks import VolumeLocks
+from lunshare.drivers.backend import Backend
+from lunshare.drivers.conformance.fixtures import defaults
 from lunshare.drivers.errors import CommandFailed, DeadlineExceeded, TargetFailed
-from lunshare.drivers.fake import fake_storage
+from lunshare.drivers.fake import FakeVolumes, fake_storage
+from lunshare.drivers.helper_client import Helper
+from lunshare.drivers.targets.fake import FakeTarget
 from tests.stands.node import CTX, Node, attach, initiator
 from tests.stands.waiting import until
 
@@ -286,3 +292,30 @@ def test_an_error_is_logged_once(
     )
     assert line.count("because of the test") == 1
     node.close()
+
+
+class Following(FakeVolumes):
+    """Reports that storage changed while its first check looks at it."""
+
+    checks = 0
+
+    def follow_storage(self, changed: Callable[[], object]) -> None:
+        self._changed = changed
+
+    def check(self) -> None:
+        self.checks += 1
+        if self.checks == 1:
+            self.reporting = threading.Thread(target=self._changed)
+            self.reporting.start()
+            until(self.reporting.is_alive)
+
+
+def test_storage_that_changes_during_a_check_is_checked_again() -> None:
+    root = Helper("/nowhere")
+    volumes = Following("fake", defaults(Following), root)
+    target = FakeTarget("fake", defaults(FakeTarget), root)
+    backend = NodeBackend("fake", Backend(volumes, target), {}, OperationLimit(1))
+    backend.follow_storage()
+    backend.start_check()
+    until(lambda: volumes.checks == 2)
+    volumes.reporting.join()

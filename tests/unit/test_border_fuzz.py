@@ -217,6 +217,7 @@ WANTS = {
     **dict.fromkeys(("share.check", "share.capacity", "share.list"), ("point",)),
     "lio.check": ("prefix",),
     "lio.observe": (),
+    "node.processes": (),
 }
 CODES = {kind.code for kind in vars(errors).values() if hasattr(kind, "code")}
 

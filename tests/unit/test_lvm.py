@@ -17,7 +17,7 @@ from lunshare.drivers.errors import (
     NoSpace,
     UnknownDisk,
 )
-from lunshare.drivers.lvm import claim, lvm_reports, names
+from lunshare.drivers.lvm import claim, disk_events, lvm_reports, names
 from lunshare.drivers.values import Capacity, Disk, Volume
 from tests.unit.lvm_answers import (
     GONE,
@@ -34,6 +34,7 @@ from tests.unit.lvm_answers import (
     commit,
     driver,
     failed,
+    full,
     pool_status,
     row,
     rows,
@@ -249,7 +250,7 @@ def test_delete_of_an_open_disk_is_refused(stderr):
 
 def test_create_in_a_group_without_extents_is_no_space():
     stderr = f'  Volume group "{GROUP}" has insufficient free space (3 extents): 5.'
-    root = Scripted(lvs='{"report":[{"lv":[]}]}', lvcreate=failed(stderr))
+    root = Scripted(lvs='{"report":[{"lv":[]}]}', lvcreate=full(stderr))
     with pytest.raises(NoSpace) as raised:
         driver(root, lvm_type="default").create(Volume(UUID, 8))
     assert raised.value.pool == GROUP
@@ -393,3 +394,53 @@ def test_disk_of_a_vanished_group_is_not_an_unknown_disk():
     )
     with pytest.raises(Misconfigured):
         driver(Scripted(lvchange=failed(stderr))).disk(UUID)
+
+
+# a disk of the group that is lost
+
+
+def test_lost_disk_closes_the_pool_and_names_the_volumes_that_need_it():
+    text = rows(
+        row(f"volume-{UUID}", lv_health_status="partial"),
+        row(f"volume-{OTHER}", lv_health_status=""),
+    )
+    missing = (VG % (50, claim.node_tag())).replace('_pv_count":"0"', '_pv_count":"1"')
+    root = Scripted(vgs=missing, lvs=text, lvchange="")
+    backend = driver(root, lvm_type="default")
+    backend.check()
+    assert "1 of its disks are lost" in backend.capacity().closed
+    assert backend.lost(UUID) == backend.capacity().closed
+    assert backend.lost(OTHER) == ""
+    root._answers["vgs"] = VG % (50, claim.node_tag())
+    backend._listing.disks_changed()
+    backend.check()
+    assert backend.capacity().closed == backend.lost(UUID) == ""
+
+
+def test_listing_that_was_read_while_a_disk_changed_is_read_again():
+    class Changing(Scripted):
+        def run(self, *argv: str, timeout: float = 60.0) -> str:
+            backend._listing.disks_changed()
+            return super().run(*argv, timeout=timeout)
+
+    root = Changing(lvs=LVS)
+    backend = driver(root, lvm_type="default")
+    for _ in range(3):
+        assert _commands(root, backend.disks) == ["vgs", "lvs"]
+
+
+def test_logical_volume_is_no_disk_of_a_group():
+    """A host may have written anything there, also the header of a physical volume."""
+    written = FakeDevice(ID_FS_TYPE="LVM2_member", DM_VG_NAME=GROUP)
+    assert not disk_events.PhysicalVolumes().differs(written)
+    assert disk_events.PhysicalVolumes().differs(FakeDevice(ID_FS_TYPE="LVM2_member"))
+    assert not disk_events.PhysicalVolumes().differs(FakeDevice(ID_FS_TYPE="ext4"))
+
+
+class FakeDevice:
+    """A device of an event, with these properties."""
+
+    sys_path, action = "/sys/devices/of-this-test", "change"
+
+    def __init__(self, **properties: str) -> None:
+        self.properties = properties

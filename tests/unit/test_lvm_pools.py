@@ -15,7 +15,7 @@ from lunshare.drivers.errors import (
     UnknownSnapshot,
     Unsupported,
 )
-from lunshare.drivers.lvm import LvmVolumes, sysfs
+from lunshare.drivers.lvm import LvmVolumes
 from lunshare.drivers.values import Volume
 from tests.unit.lvm_answers import (
     GROUP,
@@ -161,21 +161,6 @@ def test_revert_keeps_its_copy_if_the_failed_removal_has_removed_the_volume():
     root = FailingAfterRemoval()
     driver(root)._snapshots.revert(SNAPSHOT)
     assert root.left == {VOLUME.name, SNAPSHOT.name}
-
-
-@pytest.mark.parametrize(
-    ("mapped", "names"),
-    [
-        ("lunshare-volume--1", ("lunshare", "volume-1")),
-        ("lun--share.1-a--b--c", ("lun-share.1", "a-b-c")),
-        ("lunshare-pool-tpool", ("lunshare", "pool-tpool")),
-        ("control", None),
-    ],
-)
-def test_device_mapper_name_is_split(mapped, names):
-    assert sysfs.split_name(mapped) == names
-    if names and mapped.count("-") != 2:
-        assert sysfs.device_mapper_name(*names) == mapped
 
 
 @pytest.mark.parametrize("verb", ["create", "create_snapshot", "create_from", "clone"])

@@ -6,11 +6,15 @@ from __future__ import annotations
 
 import itertools
 import re
+import signal
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import sqlalchemy as sa
 from prometheus_client.parser import text_string_to_metric_families
@@ -19,14 +23,18 @@ from lunshare.agent.db.schema import SERVICES
 from lunshare.agent.db.sqlite.engine import Database
 from lunshare.agent.model.errors import BackendFailed, DatabaseFailed
 from lunshare.agent.model.records import NewVolume, Volume
+from lunshare.agent.service.metrics.helper_usage import HelperUsage
+from lunshare.agent.service.metrics.page import Metrics
 from lunshare.agent.service.metrics.recorded import Recorded
 from lunshare.agent.timers import Timer
 from lunshare.drivers.errors import CommandFailed, TargetFailed
 from lunshare.drivers.fake import fake_storage
+from lunshare.drivers.helper_client import Helper
 from tests import counted_rows
 from tests.api.calls import Api
 from tests.stands.node import CTX, Node, attach, connector
 from tests.stands.waiting import until
+from tests.unit.helper_process import HelperProcess
 
 ROOT = Path(__file__).resolve().parents[2]
 UUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}")
@@ -347,13 +355,56 @@ def test_it_answers_while_every_backend_hangs(tmp_path: Path) -> None:
     node.close()
 
 
+# the helper's processes
+
+
+@pytest.fixture
+def helper(tmp_path: Path) -> Iterator[HelperProcess]:
+    directory = tmp_path / "helper"
+    directory.mkdir(0o755)
+    process = HelperProcess(directory)
+    process.start("")
+    yield process
+    process.stop()
+
+
+def helper_page(client: Helper) -> str:
+    return Metrics(Recorded(), HelperUsage(client)).page().decode()
+
+
+def test_what_the_helper_uses_is_collected(helper: HelperProcess) -> None:
+    text = helper_page(helper.client())
+    (memory,) = re.findall(r'memory_bytes\{process="helper"\} (\S+)', text)
+    assert helper.process
+    rss = psutil.Process(helper.process.pid).memory_info().rss
+    assert float(memory) == pytest.approx(rss, rel=0.1)
+    assert 'lunshare_helper_commands{state="disk-sleep"} 0.0' in text
+
+
+def test_page_is_there_in_time_while_the_helper_hangs(helper: HelperProcess) -> None:
+    metrics = Metrics(Recorded(), HelperUsage(helper.client()))
+    assert helper.process
+    helper.process.send_signal(signal.SIGSTOP)
+    began = time.monotonic()
+    with ThreadPoolExecutor(8) as threads:
+        pages = [threads.submit(metrics.page) for _ in range(8)]
+        assert not any(b"lunshare_helper" in each.result(10) for each in pages)
+    assert time.monotonic() - began < 5
+    helper.process.send_signal(signal.SIGCONT)
+
+
+def test_page_without_a_helper_has_no_figures_of_it(node: Node) -> None:
+    assert "lunshare_helper_memory" not in page(node)
+    assert value(node, "lunshare_helper_blocked") == 0
+
+
 # the page of the operators
 
 
-def families(node: Node) -> dict[str, tuple[str, frozenset[str]]]:
+def families(text: str) -> dict[str, tuple[str, frozenset[str]]]:
     """Each metric of lunshare with its kind and its labels."""
     found: dict[str, tuple[str, frozenset[str]]] = {}
-    for family in text_string_to_metric_families(page(node)):
+    for family in text_string_to_metric_families(text):
         if family.name.startswith("lunshare_"):
             end = "_total" if family.type == "counter" else ""
             labels = {n for s in family.samples for n in s.labels} - {"le"}
@@ -361,7 +412,9 @@ def families(node: Node) -> dict[str, tuple[str, frozenset[str]]]:
     return found
 
 
-def test_docs_list_every_metric_with_its_kind_and_labels(node: Node, api: Api) -> None:
+def test_docs_list_every_metric_with_its_kind_and_labels(
+    node: Node, api: Api, helper: HelperProcess
+) -> None:
     volume = api.volume()
     node.services.recorded.job("one", "step", 0.1, True)
     recorded = (ROOT / "docs" / "operations.md").read_text()
@@ -373,7 +426,7 @@ def test_docs_list_every_metric_with_its_kind_and_labels(node: Node, api: Api) -
     assert volume
     # The driver that is not thin has no data and no metadata.
     thin = {"lunshare_pool_data_used_ratio", "lunshare_pool_metadata_used_ratio"}
-    found = families(node)
+    found = families(helper_page(helper.client())) | families(page(node))
     found |= {name: ("gauge", frozenset({"backend"})) for name in thin}
     assert listed == found
 

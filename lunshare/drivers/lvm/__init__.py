@@ -12,9 +12,11 @@ claim                one lunshare for each volume group
 lvm_commands         every command that runs as root
 command_errors       what LVM's error messages mean
 lvm_reports          LVM's JSON reports as values
+disk_events          disks of a group that are lost or back
 cached_listing       the list of volumes, read again only after a change
 names                the names of logical volumes
-sysfs                what the kernel shows without root or a process
+mapped               what device-mapper and udev know of active volumes
+brief_opens          waiting while udev has a volume open
 ===================  ===========================================================
 """
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -39,19 +40,28 @@ class CachedListing:
     def __init__(self, lvm: Lvm) -> None:
         self._lvm = lvm
         self._last: Listing | None = None
+        self._changes, self._mutex = 0, threading.Lock()
+
+    def disks_changed(self) -> None:
+        """Read again: a disk of the group is lost or back, which is no commit."""
+        with self._mutex:
+            self._changes, self._last = self._changes + 1, None
 
     def current(self) -> Listing:
         """Return the listing; the same object as before while nothing has changed.
 
         A commit during the two commands is noticed by the next call.
         """
-        last = self._last
+        last, changes = self._last, self._changes
         disk = last.group.device if last else ""
         commit = self._commit(disk)
         if last is None or commit is None or commit != last.commit:
             group, volumes = self._lvm.volume_group(), self._lvm.logical_volumes()
             known = commit if group.device == disk else None
-            last = self._last = Listing(group, volumes, known)
+            last = Listing(group, volumes, known)
+            with self._mutex:
+                if changes == self._changes:
+                    self._last = last
         return last
 
     def _commit(self, disk: str) -> dict[str, int] | None:

@@ -46,15 +46,6 @@ def in_use(error: CommandFailed) -> bool:
     return _matches(error, " in use|is used by another device")
 
 
-def no_space(error: CommandFailed) -> bool:
-    """The group has too few free extents, or the thin pool is full."""
-    return _matches(
-        error,
-        "insufficient free space|insufficient suitable|reached threshold"
-        "|out of (data|metadata) space",
-    )
-
-
 def large_enough(error: CommandFailed) -> bool:
     """It already has that size or more."""
     return _matches(error, "matches existing size|not larger than existing size")
@@ -107,9 +98,9 @@ def translate_errors(group: str, pool: str, volume_id: str) -> Iterator[None]:
         if in_use(error):
             why = "its logical volume is open; remove its export first"
             raise DiskBusy(volume_id, why) from error
-        if no_space(error):
-            raise NoSpace(pool, error.stderr.strip()) from error
         raise
+    except NoSpace as error:  # the helper's names the group
+        raise NoSpace(pool, error.why) from error
 
 
 def _matches(error: CommandFailed, pattern: str) -> bool:

@@ -43,8 +43,8 @@ class Lvm:
     # Queries
 
     def volume_group(self) -> lvm_reports.VolumeGroup:
-        """Return size, free space and tags of the group, and one of its disks."""
-        fields = "vg_size,vg_free,vg_extent_size,vg_tags"
+        """Return size, free space and tags of the group, and its disks."""
+        fields = "vg_size,vg_free,vg_extent_size,vg_tags,vg_missing_pv_count"
         disks = "pv_name,pv_mda_used_count"
         text = self._run("vgs", *_JSON, "-o", f"{fields},{disks}", self.name)
         return lvm_reports.volume_group(text)
@@ -78,6 +78,11 @@ class Lvm:
         fields = "lv_name,lv_size,pool_lv"
         text = self._run("lvs", *_JSON, "-o", fields, self.name)
         return lvm_reports.logical_volumes(text)
+
+    def partial_volumes(self) -> frozenset[str]:
+        """Return the names of the logical volumes that need a lost disk."""
+        text = self._run("lvs", *_JSON, "-o", "lv_name,lv_health_status", self.name)
+        return lvm_reports.partial_volumes(text)
 
     def details(self) -> tuple[lvm_reports.VolumeDetails, ...]:
         """Return every logical volume with all fields: ioctls for each row."""

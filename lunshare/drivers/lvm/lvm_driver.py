@@ -7,8 +7,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -24,7 +25,7 @@ from lunshare.drivers.errors import (
     Misconfigured,
     UnknownDisk,
 )
-from lunshare.drivers.lvm import claim, command_errors, names, sysfs
+from lunshare.drivers.lvm import claim, command_errors, disk_events, mapped, names
 from lunshare.drivers.lvm.cached_listing import CachedListing, Derived, Listing
 from lunshare.drivers.lvm.foreign_volumes import ForeignVolumes
 from lunshare.drivers.lvm.lvm_commands import Lvm
@@ -94,7 +95,8 @@ class LvmVolumes(VolumeDriver):
         self._paths = Derived(lambda listed: {d.path for d in self._disks.of(listed)})
         self._snapshot_ids = Derived(self._snapshots_in)
         self._all_active_at: tuple[Listing, int] | None = None
-        #: Why the pool is closed: some volumes could not be activated. Else empty.
+        #: Why the pool is closed: some volumes could not be activated, or need a disk
+        #: that is lost. Else empty.
         self._inactive = ""
         self._activated = frozenset[str]()  # the paths of the others
 
@@ -118,6 +120,9 @@ class LvmVolumes(VolumeDriver):
     def check(self) -> None:
         with self._group_errors():
             listed = self._listing.current()
+            if listed.group.missing:  # its disks may be back, which is no commit
+                self._listing.disks_changed()
+                listed = self._listing.current()
             self._claim(listed.group.tags)
             self._resume_suspended()
             self._kind.check(listed)
@@ -126,6 +131,20 @@ class LvmVolumes(VolumeDriver):
                 self._activate_all(listed)
             else:
                 self._inactive = ""
+            if listed.group.missing and not self._inactive:
+                self._note_missing(listed)
+
+    def follow_storage(self, changed: Callable[[], object]) -> None:
+        def disks_changed() -> None:
+            self._listing.disks_changed()
+            changed()
+
+        threading.Thread(
+            target=disk_events.follow,
+            args=(disks_changed,),
+            name=f"disks-{self.name}",
+            daemon=True,
+        ).start()
 
     def lost(self, volume_id: str) -> str:
         active = self._lvm.path(f"volume-{volume_id}") in self._activated
@@ -162,7 +181,7 @@ class LvmVolumes(VolumeDriver):
             size = devices.block_size(path)
         except FileNotFoundError:
             size = self._activate(volume_id, path)
-        if not self._kind.owns_pool(sysfs.thin_pool_of(path, self._group)):
+        if not self._kind.owns_pool(mapped.thin_pool_of(path, self._group)):
             raise UnknownDisk(volume_id)
         return Disk(volume_id, path, size)
 
@@ -271,17 +290,19 @@ class LvmVolumes(VolumeDriver):
         """
         if not self._lvm.may_be_suspended:
             return
-        for name in filter(names.created_by_lunshare, sysfs.suspended(self._group)):
-            # LVM's lock makes it wait for a command in progress; it then does nothing.
-            LOG.warning("%s/%s is suspended: resumed", self._group, name)
-            self._lvm.refresh(name)
+        for volume in mapped.suspended(self._group):
+            if not volume.layer and names.created_by_lunshare(volume.name):
+                # LVM's lock makes it wait for a command in progress; it then does
+                # nothing.
+                LOG.warning("%s/%s is suspended: resumed", self._group, volume.name)
+                self._lvm.refresh(volume.name)
         pool = self._kind.pool_name
-        if pool + sysfs.POOL_LAYER in sysfs.suspended(self._group):
-            device = sysfs.device_mapper_name(self._group, pool) + sysfs.POOL_LAYER
-            raise Misconfigured(
-                f"thin pool {self._group}/{pool} is suspended",
-                f"dmsetup resume {device}",
-            )
+        for volume in mapped.suspended(self._group):
+            if (volume.name, volume.layer) == (pool, mapped.POOL_LAYER):
+                raise Misconfigured(
+                    f"thin pool {self._group}/{pool} is suspended",
+                    f"dmsetup resume {volume.device}",
+                )
         self._lvm.may_be_suspended = False
 
     def _claim(self, tags: tuple[str, ...]) -> None:
@@ -326,6 +347,15 @@ class LvmVolumes(VolumeDriver):
             why = error.stderr.strip().partition("\n")[0]
             self._inactive = f"LVM cannot activate every volume: {why}"
 
+    def _note_missing(self, listed: Listing) -> None:
+        """Close the pool. Hosts continue to use the volumes that have their disks."""
+        partial = self._lvm.partial_volumes()
+        whole = (lv.name for lv in listed.volumes if lv.name not in partial)
+        self._activated = frozenset(map(self._lvm.path, whole))
+        self._inactive = (
+            f"volume_group {self._group}: {listed.group.missing} of its disks are lost"
+        )
+
     def _device_nodes(self) -> set[str]:
         """The paths that udev created for the group: one read of the directory."""
         directory = self._lvm.path("")
@@ -357,7 +387,7 @@ class LvmVolumes(VolumeDriver):
     def _require_owned(self, volume: Volume) -> None:
         """:raises UnknownDisk: the volume is not in this backend's pool."""
         try:
-            pool = sysfs.thin_pool_of(self._lvm.path(volume.name), self._group)
+            pool = mapped.thin_pool_of(self._lvm.path(volume.name), self._group)
         except FileNotFoundError:  # not active
             found = self._lvm.details_of(volume.name).get(volume.name)
             owned = found is not None and self._kind.owns(found)

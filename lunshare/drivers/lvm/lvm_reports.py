@@ -25,7 +25,8 @@ _Value = TypeVar("_Value")
 class VolumeGroup:
     """One row of vgs; ``extent`` is the size of an extent.
 
-    ``device`` is a disk that holds the group's metadata; empty if LVM reports none.
+    ``missing`` is how many of its disks are lost. ``device`` is a disk that holds the
+    group's metadata; empty if LVM reports none.
     """
 
     size: int
@@ -33,6 +34,7 @@ class VolumeGroup:
     extent: int
     tags: tuple[str, ...]
     device: str
+    missing: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,12 @@ def volume_details(text: str) -> tuple[VolumeDetails, ...]:
     return _read(text, "lv", _details)
 
 
+def partial_volumes(text: str) -> frozenset[str]:
+    """Read a report of lvs; return the names of those that need a lost disk."""
+    names = _read(text, "lv", _partial_name)
+    return frozenset(name for name in names if name)
+
+
 def pools(text: str) -> tuple[Pool, ...]:
     """Read a report of lvs; logical volumes that are not thin pools are skipped."""
     return tuple(pool for pool in _read(text, "lv", _pool) if pool)
@@ -154,6 +162,7 @@ def _group(row: _Row) -> VolumeGroup:
         extent,
         _items(row["vg_tags"]),
         row["pv_name"] if metadata_copies else "",
+        int(row["vg_missing_pv_count"]),
     )
 
 
@@ -181,6 +190,10 @@ def _details(row: _Row) -> VolumeDetails:
 
 def _merge_progress(row: _Row) -> str | None:
     return row["data_percent"] if row["lv_merging"] == "merging" else None
+
+
+def _partial_name(row: _Row) -> str:
+    return row["lv_name"] if row["lv_health_status"] == "partial" else ""
 
 
 def _pool(row: _Row) -> Pool | None:

@@ -14,7 +14,8 @@ no ``protocol``, and its ``fields`` were a list. So a helper of protocol 1 refus
 later request, and the form of its answer shows its protocol. A later helper answers a
 request of another protocol with its own number and with ``fields`` as a list of one
 sentence, which a daemon of protocol 1 shows, too. Protocol 2 had no ``request_id``,
-and protocol 4 no verb ``lvm.pool``.
+protocol 4 no verb ``lvm.pool``, and protocol 5 no ``node.processes`` and no NoSpace
+from LVM's commands.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Any
 from lunshare.drivers import errors, request_ids
 
 #: Raise it with every change of a message that the other side must understand.
-PROTOCOL = 5
+PROTOCOL = 6
 
 _CLASSES: dict[str, type[errors.DriverError]] = {
     kind.code: kind

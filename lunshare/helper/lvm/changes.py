@@ -23,7 +23,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lunshare.drivers import request_ids
-from lunshare.drivers.errors import CommandFailed, DeadlineExceeded, HelperBusy
+from lunshare.drivers.errors import DeadlineExceeded, HelperBusy
+from lunshare.helper import processes
 from lunshare.helper.disk_locks import DiskLocks
 from lunshare.helper.named_locks import Locks
 from lunshare.helper.verbs import Gone, waits
@@ -258,19 +259,10 @@ def _run(
     command: list[str], lock: int | None, environment: Mapping[str, str]
 ) -> Outcome:
     with _memory("out") as out, _memory("err") as err:
-        try:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL if lock is None else lock,
-                stdout=out,
-                stderr=err,
-                env=environment,
-                cwd="/",
-                process_group=0,
-            )
-        except OSError as error:
-            why = error.strerror or str(error)
-            raise CommandFailed(tuple(command), 126, why) from None
+        stdin = subprocess.DEVNULL if lock is None else lock
+        process = processes.start(
+            command, environment, stdin=stdin, stdout=out, stderr=err
+        )
         code = process.wait()
         return Outcome(code, _text(out), _text(err))
 

@@ -16,9 +16,10 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 class Metrics:
     """What a daemon has recorded, and what it collects on a scrape."""
 
-    def __init__(self, recorded: Recorded, collector: Collector) -> None:
+    def __init__(self, recorded: Recorded, *collectors: Collector) -> None:
         self._registry = recorded.registry
-        self._registry.register(collector)
+        for collector in collectors:
+            self._registry.register(collector)
 
     def page(self) -> bytes:
         """Return all figures, in the format of CONTENT_TYPE."""
