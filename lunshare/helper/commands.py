@@ -28,7 +28,7 @@ from lunshare.helper.nfs.mount_points import MountPoints
 from lunshare.helper.rules import Rules
 from lunshare.helper.served import NOTHING, Served
 from lunshare.helper.thread_limits import ThreadLimit
-from lunshare.helper.verbs import Gone, waits
+from lunshare.helper.verbs import IsGone, never_gone
 
 LOG = logging.getLogger(__name__)
 
@@ -86,7 +86,9 @@ class Commands:
         """
         return self._rules.command(argv)
 
-    def run(self, argv: Sequence[str], timeout: float, gone: Gone = waits) -> str:
+    def run(
+        self, argv: Sequence[str], timeout: float, is_gone: IsGone = never_gone
+    ) -> str:
         """Run it for at most ``timeout`` seconds and return its stdout.
 
         :raises HelperRefused: see ``command``.
@@ -94,7 +96,7 @@ class Commands:
         :raises CommandFailed: its exit code is not 0 for another reason.
         :raises DeadlineExceeded: it was killed, or it hangs in the kernel; or it
             changes a volume group, and continues; or an earlier command on its disk
-            still runs, or the client is ``gone``, and this one was not started.
+            still runs, or the client is gone, and this one was not started.
         :raises HelperBusy: too many run already, and this one was not started.
         """
         command = self.command(argv)
@@ -103,7 +105,7 @@ class Commands:
         started = time.monotonic()
         code: int | None = None
         try:
-            outcome = self._outcome(command, argv, timeout, gone)
+            outcome = self._outcome(command, argv, timeout, is_gone)
             code = outcome.code
         finally:
             LOG.info(
@@ -117,15 +119,15 @@ class Commands:
         return outcome.out
 
     def _outcome(
-        self, command: list[str], argv: Sequence[str], timeout: float, gone: Gone
+        self, command: list[str], argv: Sequence[str], timeout: float, is_gone: IsGone
     ) -> changes.Outcome:
         if changes.is_change(argv):
-            return self._changes.run(command, argv, timeout, gone)
+            return self._changes.run(command, argv, timeout, is_gone)
         deadline = time.monotonic() + timeout
         if changes.is_query(argv):
             self._changes.wait(argv, timeout)
         with self._turn(argv, deadline):
-            if gone():
+            if is_gone():
                 raise DeadlineExceeded(shlex.join(argv), timeout)
             self._need_few_hung(argv)
             process = processes.start(

@@ -28,11 +28,11 @@ from lunshare.helper import mounts as mount_table
 from lunshare.helper.disk_locks import DiskLocks
 from lunshare.helper.lvm import extents
 from lunshare.helper.mounts import KERNEL, Mounts
-from lunshare.helper.named_locks import Hold, Locks
+from lunshare.helper.named_locks import Locks, TimedLock
 from lunshare.helper.nfs import open_files
 from lunshare.helper.nfs.open_files import IsExported
 from lunshare.helper.served import Served
-from lunshare.helper.verbs import Clock, LongVerb, Report
+from lunshare.helper.verbs import LongVerb, NoteProgress, Report
 from lunshare.helper.verification import STEP, ZEROS
 
 # O_DIRECT requires this alignment of offsets, lengths and memory (open(2)). The size of
@@ -99,7 +99,9 @@ class CopyVerbs:
             f"the copy of {source.path} onto {target.path}",
             target.path,
             (seconds, report),
-            lambda hold, clock: self._copy((source, target), hold, clock),
+            lambda lock, note_progress: self._copy(
+                (source, target), lock, note_progress
+            ),
         )
 
     def copy_part(
@@ -114,7 +116,7 @@ class CopyVerbs:
             f"the copy of {asked.source} onto {asked.target}",
             asked.target,
             (seconds, report),
-            lambda hold, clock: _copy_part(asked, hold, clock),
+            lambda lock, note_progress: _copy_part(asked, lock, note_progress),
         )
 
     def zero(
@@ -127,19 +129,19 @@ class CopyVerbs:
                 f"the zeroing of {asked.device}",
                 asked.device,
                 (seconds, report),
-                lambda hold, clock: _zero_part(asked, hold, clock),
+                lambda lock, note_progress: _zero_part(asked, lock, note_progress),
             )
         )
 
     def _copy(
-        self, disks: tuple[Disk, Disk], hold: Hold, clock: Clock
+        self, disks: tuple[Disk, Disk], lock: TimedLock, note_progress: NoteProgress
     ) -> dict[str, Any]:
         source, target = disks
         with (
             disk_paths.open_disk(source, self._mounts) as from_,
             disk_paths.open_disk(target, self._mounts) as to,
-            self._open(source, from_.path, os.O_RDONLY, hold) as old,
-            self._open(target, to.path, os.O_RDWR, hold) as new,
+            self._open(source, from_.path, os.O_RDONLY, lock) as old,
+            self._open(target, to.path, os.O_RDWR, lock) as new,
         ):
             size = verification.length(old)
             if size < source.size:
@@ -148,16 +150,20 @@ class CopyVerbs:
             if verification.length(new) < size:
                 raise InvalidValue("target", target.path, f"give {size} bytes or more")
             parts = _parts_with_data(source, old, size)
-            _copy_parts(old, new, parts, clock, zeros=False)
-            return asdict(verification.verify(target.path, (old, new), size, clock))
+            _copy_parts(old, new, parts, note_progress, zeros=False)
+            return asdict(
+                verification.verify(target.path, (old, new), size, note_progress)
+            )
 
     @contextlib.contextmanager
-    def _open(self, disk: Disk, path: str, flags: int, hold: Hold) -> Iterator[int]:
+    def _open(
+        self, disk: Disk, path: str, flags: int, lock: TimedLock
+    ) -> Iterator[int]:
         # LIO writes to a block device past its page cache, which may hold old bytes.
         # O_EXCL: EBUSY if the kernel's target, a file system or LVM has it open
         # (open(2)). For a file the locks of hosts say the same.
         block = os.O_DIRECT | os.O_EXCL if disk.kind is DiskKind.BLOCK else 0
-        file = extents.open_patiently(path, flags | block, hold)
+        file = extents.open_patiently(path, flags | block, lock)
         try:
             if disk.kind is DiskKind.BLOCK:
                 disk_paths.need_its_device(disk, os.fstat(file))
@@ -173,51 +179,57 @@ class CopyVerbs:
         what: str,
         path: str,
         limit: tuple[float, Report | None],
-        step: Callable[[Hold, Clock], Any],
+        step: Callable[[TimedLock, NoteProgress], Any],
     ) -> Any:
         answers: list[Any] = []
 
-        def run(hold: Hold) -> None:
+        def run(lock: TimedLock) -> None:
             with _translated_errors(what, path):
-                answers.append(step(hold, hold.clock(what)))
+                answers.append(step(lock, lock.progress(what)))
 
         (seconds, report), medium = limit, os.path.dirname(path)
-        with self._locks.hold(path, seconds, medium, report, what) as hold:
-            hold.run_step(what, run, hold)
+        with self._locks.hold(path, seconds, medium, report, what) as lock:
+            lock.run_step(what, run, lock)
         return answers[0]
 
 
-def _copy_part(asked: extents.Copy, hold: Hold, clock: Clock) -> dict[str, Any]:
+def _copy_part(
+    asked: extents.Copy, lock: TimedLock, note_progress: NoteProgress
+) -> dict[str, Any]:
     with (
-        extents.opened(asked.source, os.O_RDONLY, hold) as old,
-        extents.opened(asked.target, os.O_RDWR | os.O_EXCL, hold) as new,
+        extents.opened(asked.source, os.O_RDONLY, lock) as old,
+        extents.opened(asked.target, os.O_RDWR | os.O_EXCL, lock) as new,
     ):
         size = asked.length
         for path, file in ((asked.source, old), (asked.target, new)):
             if verification.length(file) < size:
                 raise InvalidValue("length", size, f"{path} is shorter")
-        _copy_parts(old, new, [(0, size)], clock, zeros=True)
+        _copy_parts(old, new, [(0, size)], note_progress, zeros=True)
         name = asked.target
-        return asdict(verification.verify(name, (old, new), size, clock, whole=False))
+        return asdict(
+            verification.verify(name, (old, new), size, note_progress, whole=False)
+        )
 
 
-def _zero_part(asked: extents.Zero, hold: Hold, clock: Clock) -> int:
-    with extents.opened(asked.device, os.O_RDWR | os.O_EXCL, hold) as file:
+def _zero_part(
+    asked: extents.Zero, lock: TimedLock, note_progress: NoteProgress
+) -> int:
+    with extents.opened(asked.device, os.O_RDWR | os.O_EXCL, lock) as file:
         size = verification.length(file)
         end = size if asked.length is None else asked.start + asked.length
         if not asked.start <= end <= size:
             raise InvalidValue("length", asked.length, f"the device has {size} bytes")
-        _zero(file, asked.start, end, clock)
+        _zero(file, asked.start, end, note_progress)
         return end - asked.start
 
 
-def _zero(file: int, at: int, end: int, clock: Clock) -> None:
+def _zero(file: int, at: int, end: int, note_progress: NoteProgress) -> None:
     """Zero these bytes. The zeros are on the medium when it returns."""
     step = _ZEROED
     while at < end:
         length, began = min(step, end - at), time.monotonic()
         fcntl.ioctl(file, _BLKZEROOUT, struct.pack("QQ", at, length))
-        clock(length)
+        note_progress(length)
         quick = time.monotonic() - began < _QUICK_SECONDS
         at, step = at + length, min(2 * step, _MOST_ZEROED) if quick else _ZEROED
     os.fsync(file)  # the ioctl does not flush
@@ -236,7 +248,7 @@ def _copy_parts(
     old: int,
     new: int,
     used: Iterator[tuple[int, int]] | list[tuple[int, int]],
-    clock: Clock,
+    note_progress: NoteProgress,
     zeros: bool,
 ) -> None:
     """Copy these parts. All bytes are on the medium when it returns."""
@@ -251,7 +263,7 @@ def _copy_parts(
             if written >= _FLUSHED:
                 os.fdatasync(new)
                 written = 0
-            clock(length)
+            note_progress(length)
     os.fsync(new)
 
 

@@ -34,7 +34,7 @@ from lunshare.helper.mounts import Mounts, need_served_disk
 from lunshare.helper.nfs.share_verbs import ShareVerbs
 from lunshare.helper.served import PATH, Served
 from lunshare.helper.server import Server, Verb
-from lunshare.helper.verbs import ChangeVerb, Gone
+from lunshare.helper.verbs import ChangeVerb, IsGone
 
 LOG = logging.getLogger(__name__)
 
@@ -100,8 +100,8 @@ def verbs(
 
 
 def _runner(commands: Commands) -> Callable[..., str]:
-    def run(arguments: Arguments, seconds: float, gone: Gone) -> str:
-        return commands.run(requests.argv(arguments), seconds, gone)
+    def run(arguments: Arguments, seconds: float, is_gone: IsGone) -> str:
+        return commands.run(requests.argv(arguments), seconds, is_gone)
 
     return run
 
@@ -113,14 +113,14 @@ def _target_verbs(served: Served, mounts: Mounts) -> dict[str, Verb]:
     def check(arguments: Arguments, _: float) -> list[str]:
         return lio.check(target_requests.prefix(arguments))
 
-    def apply(arguments: Arguments, seconds: float, gone: Gone) -> list[str]:
+    def apply(arguments: Arguments, seconds: float, is_gone: IsGone) -> list[str]:
         wanted = target_requests.apply(arguments)
         if wanted.export.disk is not None:
             need_served_disk(wanted.export.disk, served, mounts)
-        return lio.apply(wanted, seconds, gone)
+        return lio.apply(wanted, seconds, is_gone)
 
-    def remove(arguments: Arguments, seconds: float, gone: Gone) -> list[str]:
-        return lio.remove(target_requests.volume_id(arguments), seconds, gone)
+    def remove(arguments: Arguments, seconds: float, is_gone: IsGone) -> list[str]:
+        return lio.remove(target_requests.volume_id(arguments), seconds, is_gone)
 
     def observe(arguments: Arguments, seconds: float) -> list[dict[str, Any]]:
         requests.nothing(arguments)

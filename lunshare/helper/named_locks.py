@@ -26,7 +26,7 @@ from lunshare.drivers import request_ids
 from lunshare.drivers.errors import DeadlineExceeded, HelperBusy, Stalled
 from lunshare.helper.disk_locks import DiskLocks
 from lunshare.helper.thread_limits import THREADS
-from lunshare.helper.verbs import Clock, Gone, Report, waits
+from lunshare.helper.verbs import IsGone, NoteProgress, Report, never_gone
 
 LOG = logging.getLogger(__name__)
 
@@ -55,16 +55,24 @@ class Locks:
         report: Report | None = None,
         what: str = "",
         *,
-        gone: Gone = waits,
-    ) -> Hold:
-        """Return a Hold on ``name``; ``with`` acquires and releases it.
+        is_gone: IsGone = never_gone,
+    ) -> TimedLock:
+        """Return a TimedLock of ``name``; ``with`` acquires and releases it.
 
         ``medium`` is the share or volume group that a step may wait for, if it is
         known (thread_limits). With ``report`` the seconds count from the last progress.
         ``what`` is the work, for the log of the next helper process. ``with`` raises
-        DeadlineExceeded when the client is ``gone``, after it has acquired the lock.
+        DeadlineExceeded when the client is gone, after it has acquired the lock.
         """
-        return Hold(self, (name, what), (seconds, report), medium, gone)
+        return TimedLock(
+            self,
+            name,
+            what=what,
+            seconds=seconds,
+            medium=medium,
+            report=report,
+            is_gone=is_gone,
+        )
 
     def wait(self, name: str, seconds: float) -> None:
         """Return once ``name`` is not locked.
@@ -114,7 +122,7 @@ class Locks:
                 self._held[name] = (lock, users - 1)
 
 
-class Hold:
+class TimedLock:
     """One name, locked, and the time that is left for the work on it."""
 
     _done = _steps = _seen = 0
@@ -125,18 +133,21 @@ class Hold:
     def __init__(
         self,
         locks: Locks,
-        named: tuple[str, str],
-        time_: tuple[float, Report | None],
+        name: str,
+        *,
+        what: str,
+        seconds: float,
         medium: str,
-        gone: Gone,
+        report: Report | None,
+        is_gone: IsGone,
     ) -> None:
-        self._locks, self._medium, self._gone = locks, medium, gone
-        self._name, self._what = named
-        self.seconds, self._report = time_
+        self._locks, self._medium, self._is_gone = locks, medium, is_gone
+        self._name, self._what = name, what
+        self.seconds, self._report = seconds, report
         self._deadline = time.monotonic() + self.seconds
         self._mutex = threading.Lock()
 
-    def __enter__(self) -> Hold:
+    def __enter__(self) -> TimedLock:
         self.file = self._locks.acquire(self._name, self.seconds, self._what)
         if self._report:
             self._step(0)  # the deadline counts from now, not from before the lock
@@ -162,7 +173,7 @@ class Hold:
         :raises DeadlineExceeded: it still waits, and its thread holds the lock.
         :raises HelperBusy: too many steps wait already; this one was not started.
         """
-        waiting = _Waiting(self, step, given)
+        waiting = _StepThread(self, step, given)
         self._start(what, waiting)
         while not waiting.done.wait(min(self.left(), _REPORT_SECONDS)):
             if self._hand_over(waiting, self._client_is_gone()):
@@ -170,7 +181,7 @@ class Hold:
         if waiting.error:
             raise waiting.error
 
-    def _start(self, what: str, waiting: _Waiting) -> None:
+    def _start(self, what: str, waiting: _StepThread) -> None:
         THREADS.enter(self._medium, self.left())
         try:
             work = request_ids.inherited(waiting.run)
@@ -191,7 +202,7 @@ class Hold:
             time.sleep(_POLL_SECONDS[min(tries, len(_POLL_SECONDS) - 1)])
             tries += 1
 
-    def clock(self, what: str) -> Clock:
+    def progress(self, what: str) -> NoteProgress:
         """Return a function to call after each step, with the bytes that it has done.
 
         It raises DeadlineExceeded when the time is over or the client has disconnected.
@@ -205,7 +216,7 @@ class Hold:
 
         return check
 
-    def finished(self, waiting: _Waiting) -> None:
+    def finished(self, waiting: _StepThread) -> None:
         """Count the step's thread as ended; this thread calls it."""
         THREADS.leave(self._medium)
         with self._mutex:
@@ -229,7 +240,7 @@ class Hold:
         The next daemon may have repeated the request and got its answer. Since then a
         host may have written to the disk, or may have been detached from it.
         """
-        if self._gone() or (self._report and not self._reported(self._report)):
+        if self._is_gone() or (self._report and not self._reported(self._report)):
             self._locks.release(self._name, self.file)
             raise self._over(self._what or self._name)
 
@@ -247,7 +258,7 @@ class Hold:
             return False
         return True
 
-    def _hand_over(self, waiting: _Waiting, alone: bool) -> bool:
+    def _hand_over(self, waiting: _StepThread, alone: bool) -> bool:
         """Pass the lock to the step's thread at the deadline, if it still runs."""
         with self._mutex:
             over = alone or not self.left()
@@ -255,13 +266,13 @@ class Hold:
         return self._handed_over
 
 
-class _Waiting:
+class _StepThread:
     """One step in its own thread."""
 
     def __init__(
-        self, hold: Hold, step: Callable[..., object], given: tuple[Any, ...]
+        self, lock: TimedLock, step: Callable[..., object], given: tuple[Any, ...]
     ) -> None:
-        self._hold, self._step, self._given = hold, step, given
+        self._lock, self._step, self._given = lock, step, given
         self.done = threading.Event()
         self.error: BaseException | None = None
 
@@ -272,4 +283,4 @@ class _Waiting:
             self.error = error
             LOG.info("%s failed: %s", threading.current_thread().name, error)
         finally:
-            self._hold.finished(self)
+            self._lock.finished(self)

@@ -31,7 +31,7 @@ from lunshare.drivers.stop_signals import StopSignals
 from lunshare.helper import requests
 from lunshare.helper.connections import MAX_CONNECTIONS, Connections, Peer
 from lunshare.helper.served import NotServed
-from lunshare.helper.verbs import ChangeVerb, Gone, LongVerb, Report, waits
+from lunshare.helper.verbs import ChangeVerb, IsGone, LongVerb, Report, never_gone
 
 LOG = logging.getLogger(__name__)
 
@@ -138,16 +138,18 @@ class Server:
         self,
         message: object,
         report: Report = lambda done: None,
-        gone: Gone = waits,
+        is_gone: IsGone = never_gone,
     ) -> dict[str, Any]:
         """Carry out a request. Every outcome is an answer; nothing is raised."""
         before = request_ids.suspend()
         try:
-            return self._answer(message, report, gone)
+            return self._answer(message, report, is_gone)
         finally:
             request_ids.resume(before)
 
-    def _answer(self, message: object, report: Report, gone: Gone) -> dict[str, Any]:
+    def _answer(
+        self, message: object, report: Report, is_gone: IsGone
+    ) -> dict[str, Any]:
         name = ""
         if isinstance(message, dict):
             theirs = messages.protocol_of(message)
@@ -161,7 +163,7 @@ class Server:
             verb = self._table.get(name)
             if verb is None:
                 raise HelperRefused(name, f"verbs are {', '.join(self._table)}")
-            return {"value": _carried_out(verb, asked, report, gone)}
+            return {"value": _carried_out(verb, asked, report, is_gone)}
         except DriverError as error:
             if isinstance(error, _REFUSALS):
                 LOG.warning("REFUSED %s: %s", _shown(name), _shown(str(error)))
@@ -172,13 +174,13 @@ class Server:
 
 
 def _carried_out(
-    verb: Verb, asked: requests.Request, report: Report, gone: Gone
+    verb: Verb, asked: requests.Request, report: Report, is_gone: IsGone
 ) -> Any:
     match verb:
         case LongVerb():
             return verb(asked.arguments, asked.timeout, report)
         case ChangeVerb():
-            return verb(asked.arguments, asked.timeout, gone)
+            return verb(asked.arguments, asked.timeout, is_gone)
         case _:
             return verb(asked.arguments, asked.timeout)
 

@@ -54,5 +54,5 @@ class ThreadLimit:
         return f"{self._each} requests wait for {medium}"
 
 
-#: The limit of this process. named_locks.Hold.run_step counts the threads.
+#: The limit of this process. named_locks.TimedLock.run_step counts the threads.
 THREADS = ThreadLimit()

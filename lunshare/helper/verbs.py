@@ -18,23 +18,23 @@ from dataclasses import dataclass
 from typing import Any
 
 #: Called with the bytes that the last step has done. Raises when the time is over.
-Clock = Callable[[int], None]
+NoteProgress = Callable[[int], None]
 
 #: Sends the bytes done so far to the client. OSError when it has disconnected.
 Report = Callable[[int], None]
 
 #: Whether the client has disconnected.
-Gone = Callable[[], bool]
+IsGone = Callable[[], bool]
 
 
-def waits() -> bool:
-    """The Gone of a caller that waits for its answer in any case."""
+def never_gone() -> bool:
+    """The IsGone of a caller that waits for its answer in any case."""
     return False
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeVerb:
-    """A verb that changes something within its timeout; it asks Gone before it starts.
+    """A verb that changes something within its timeout, for a client that waits.
 
     :raises DeadlineExceeded: its client has disconnected; nothing was started.
     """
@@ -42,9 +42,9 @@ class ChangeVerb:
     verb: Callable[..., Any]
 
     def __call__(
-        self, given: Mapping[str, Any], seconds: float, gone: Gone = waits
+        self, given: Mapping[str, Any], seconds: float, is_gone: IsGone = never_gone
     ) -> Any:
-        return self.verb(given, seconds, gone=gone)
+        return self.verb(given, seconds, is_gone=is_gone)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lunshare.drivers.errors import CopyDiffers
-from lunshare.helper.verbs import Clock
+from lunshare.helper.verbs import NoteProgress
 
 STEP = 1024**2
 ZEROS = bytes(STEP)
@@ -32,7 +32,11 @@ class Proof:
 
 
 def verify(
-    name: str, files: tuple[int, int], size: int, clock: Clock, whole: bool = True
+    name: str,
+    files: tuple[int, int],
+    size: int,
+    note_progress: NoteProgress,
+    whole: bool = True,
 ) -> Proof:
     """Check that the second of ``files`` has the first ``size`` bytes of the first.
 
@@ -46,8 +50,8 @@ def verify(
     for which, end in ends.items():
         if end < size:
             raise CopyDiffers(name, f"{which} has {end} bytes and not {size}")
-    old = checksum(source, size, clock)
-    new = checksum(target, ends["it"] if whole else size, clock)
+    old = checksum(source, size, note_progress)
+    new = checksum(target, ends["it"] if whole else size, note_progress)
     if old != new:
         raise CopyDiffers(name, f"its checksum is {new}, the source's is {old}")
     return Proof(size, new)
@@ -58,7 +62,7 @@ def length(file: int) -> int:
     return os.lseek(file, 0, os.SEEK_END)
 
 
-def checksum(file: int, size: int, clock: Clock) -> str:
+def checksum(file: int, size: int, note_progress: NoteProgress) -> str:
     """Return the checksum of the first ``size`` bytes, read from the medium."""
     found = hashlib.blake2b(digest_size=32)
     direct = _past_caches(file)
@@ -69,7 +73,7 @@ def checksum(file: int, size: int, clock: Clock) -> str:
             if held != ZEROS[: len(held)]:
                 found.update(at.to_bytes(8, "big"))
                 found.update(held.ljust(STEP, b"\0"))
-            clock(len(held))
+            note_progress(len(held))
     finally:
         os.close(direct)
     return found.hexdigest()

@@ -19,7 +19,7 @@ from lunshare.helper.lio.backstores import Role
 from lunshare.helper.main import verbs
 from lunshare.helper.mounts import KERNEL
 from lunshare.helper.served import Served
-from lunshare.helper.verbs import ChangeVerb, LongVerb, waits
+from lunshare.helper.verbs import ChangeVerb, LongVerb, never_gone
 from tests.unit.configfs_tree import PREFIX, Tree, link
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,7 +51,7 @@ def ask(tree: Tree) -> Ask:
         commands = Commands(str(ROOT / "rootwrap.d"), ("/usr/bin",), served)
         found = verbs(served, commands, KERNEL)[verb]
         if isinstance(found, ChangeVerb):
-            return found(arguments, 5, waits)
+            return found(arguments, 5, never_gone)
         assert not isinstance(found, LongVerb)
         return found(arguments, 5)
 

@@ -24,7 +24,7 @@ from lunshare.helper.named_locks import Locks
 from lunshare.helper.nfs.files import Share
 from lunshare.helper.nfs.files import create as create_file
 from lunshare.helper.nfs.share_requests import NewFile
-from lunshare.helper.verbs import Clock
+from lunshare.helper.verbs import NoteProgress
 from tests.conformance.directory_shares import Directories, ShareHelper
 from tests.stands.waiting import until
 from tests.unit.nfs_fixtures import build, driver, files, mounts, node
@@ -36,8 +36,8 @@ _KILLED = """
 import os, subprocess, sys
 from lunshare.helper.named_locks import Locks
 from lunshare.helper.disk_locks import DiskLocks
-with Locks(DiskLocks(sys.argv[1])).hold("disk", 10) as hold:
-    child = subprocess.Popen(["sleep", "60"], stdin=hold.file, stdout=2)
+with Locks(DiskLocks(sys.argv[1])).hold("disk", 10) as lock:
+    child = subprocess.Popen(["sleep", "60"], stdin=lock.file, stdout=2)
     print(child.pid, flush=True)
     os.kill(os.getpid(), 9)
 """
@@ -67,8 +67,8 @@ def test_lock_of_a_killed_helper_lasts_as_long_as_its_command(directory: Path) -
 def test_lock_of_a_running_helper_lasts_as_long_as_its_command(directory: Path) -> None:
     """The helper has released it; the command that inherited it has not."""
     first, second = (Locks(DiskLocks(str(directory))) for _ in range(2))
-    with first.hold("disk", 10) as hold:
-        child = subprocess.Popen(["sleep", "60"], stdin=hold.file)
+    with first.hold("disk", 10) as lock:
+        child = subprocess.Popen(["sleep", "60"], stdin=lock.file)
     for locks in (first, second):
         with pytest.raises(DeadlineExceeded):
             locks.acquire("disk", 0.1)
@@ -102,8 +102,8 @@ def test_names_of_any_length_have_locks_of_their_own(directory: Path) -> None:
 
 def test_a_hanging_step_holds_the_lock_against_the_next_helper(directory: Path) -> None:
     first, kernel = Locks(DiskLocks(str(directory))), threading.Event()
-    with pytest.raises(DeadlineExceeded), first.hold("disk", 0.1) as hold:
-        hold.run_step("ending", kernel.wait)
+    with pytest.raises(DeadlineExceeded), first.hold("disk", 0.1) as lock:
+        lock.run_step("ending", kernel.wait)
     second = Locks(DiskLocks(str(directory)))
     with pytest.raises(DeadlineExceeded):
         second.acquire("disk", 0.1)
@@ -120,7 +120,7 @@ def test_a_link_in_the_place_of_a_lock_is_not_followed(directory: Path) -> None:
     assert not target.exists()
 
 
-def make(mounts: Directories, files: Path, name: str, meanwhile: Clock) -> None:
+def make(mounts: Directories, files: Path, name: str, meanwhile: NoteProgress) -> None:
     """The helper's verb; ``meanwhile`` is called while it fills ``<name>.new``."""
     [mount] = mounts.table()
     with mounts.enter(mount) as directory:

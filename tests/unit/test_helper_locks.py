@@ -14,8 +14,8 @@ from lunshare.helper.named_locks import Locks
 
 def test_hanging_step_holds_its_lock_until_it_ends() -> None:
     locks, kernel = Locks(), threading.Event()
-    with pytest.raises(DeadlineExceeded, match="ending"), locks.hold("a", 0.1) as hold:
-        hold.run_step("ending", kernel.wait)
+    with pytest.raises(DeadlineExceeded, match="ending"), locks.hold("a", 0.1) as lock:
+        lock.run_step("ending", kernel.wait)
     with pytest.raises(DeadlineExceeded, match="earlier change of a"):
         locks.acquire("a", 0.1)
     with locks.hold("b", 0.1) as other:
@@ -28,8 +28,8 @@ def test_hanging_step_holds_its_lock_until_it_ends() -> None:
 
 def test_next_caller_continues_when_the_step_ends() -> None:
     locks, kernel, entered = Locks(), threading.Event(), threading.Event()
-    with pytest.raises(DeadlineExceeded), locks.hold("a", 0.05) as hold:
-        hold.run_step("ending", kernel.wait)
+    with pytest.raises(DeadlineExceeded), locks.hold("a", 0.05) as lock:
+        lock.run_step("ending", kernel.wait)
 
     def follow() -> None:
         with locks.hold("a", 10):
@@ -45,8 +45,8 @@ def test_next_caller_continues_when_the_step_ends() -> None:
 
 def test_error_of_a_step_is_raised_in_the_caller() -> None:
     locks = Locks()
-    with pytest.raises(OSError, match="refused"), locks.hold("a", 10) as hold:
-        hold.run_step("step", _refuse)
+    with pytest.raises(OSError, match="refused"), locks.hold("a", 10) as lock:
+        lock.run_step("step", _refuse)
     assert locks._held == {}
 
 
@@ -56,9 +56,9 @@ def _refuse() -> None:
 
 def test_wait_until_polls_and_ends_at_the_deadline() -> None:
     locks, answers = Locks(), [False, False, True]
-    with locks.hold("a", 10) as hold:
-        hold.wait_until("ready", lambda: answers.pop(0))
+    with locks.hold("a", 10) as lock:
+        lock.wait_until("ready", lambda: answers.pop(0))
     assert answers == []
-    with pytest.raises(DeadlineExceeded), locks.hold("a", 0.05) as hold:
-        hold.wait_until("never", lambda: False)
+    with pytest.raises(DeadlineExceeded), locks.hold("a", 0.05) as lock:
+        lock.wait_until("never", lambda: False)
     assert locks._held == {}

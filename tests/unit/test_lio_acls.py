@@ -40,9 +40,9 @@ def test_host_cannot_end_the_wait_for_its_writes(
     path = acl(tmp_path, before + FAKE.format(number))
     with (
         pytest.raises(DeadlineExceeded, match="ending the sessions"),
-        Locks().hold("target", 0.3) as hold,
+        Locks().hold("target", 0.3) as lock,
     ):
-        acls.set_read_only(path, hold)
+        acls.set_read_only(path, lock)
     (tmp_path / "info").write_text(
         INFO.format(alias=FAKE.format(5)).replace("ID: 5   ISID", "ID: 6   ISID")
     )

@@ -35,7 +35,6 @@ REPEATED = {
     "Share",
     "Snapshot",
     "Volume",
-    "_Waiting",
 }
 
 

@@ -28,7 +28,7 @@ from lunshare.helper.lio.backstores import is_exported
 from lunshare.helper.named_locks import Locks
 from lunshare.helper.served import Served
 from lunshare.helper.server import Server
-from lunshare.helper.verbs import Clock, LongVerb, Report
+from lunshare.helper.verbs import LongVerb, NoteProgress, Report
 from tests.stands.waiting import until
 from tests.unit.nfs_fixtures import build, driver, files, mounts, node
 
@@ -42,7 +42,7 @@ SERVED = Served(directories=("/",))
 class Working:
     """A helper with one long verb, whose work is the test's."""
 
-    def __init__(self, path: Path, work: Callable[[Clock], object]) -> None:
+    def __init__(self, path: Path, work: Callable[[NoteProgress], object]) -> None:
         self._locks, self._work = Locks(), work
         self.path = path
         self.ended = threading.Event()
@@ -56,13 +56,13 @@ class Working:
         self._thread.start()
 
     def _do(self, _: Mapping[str, Any], seconds: float, report: Report) -> str:
-        with self._locks.hold("disk", seconds, report=report) as hold:
-            hold.run_step("the work", self._run, hold.clock("the work"))
+        with self._locks.hold("disk", seconds, report=report) as lock:
+            lock.run_step("the work", self._run, lock.progress("the work"))
         return "done"
 
-    def _run(self, clock: Clock) -> None:
+    def _run(self, note_progress: NoteProgress) -> None:
         try:
-            self._work(clock)
+            self._work(note_progress)
         finally:
             self.ended.set()
 
@@ -72,7 +72,7 @@ class Working:
 
 
 @contextmanager
-def working(path: Path, work: Callable[[Clock], object]) -> Iterator[Working]:
+def working(path: Path, work: Callable[[NoteProgress], object]) -> Iterator[Working]:
     made = Working(path, work)
     try:
         yield made
@@ -85,10 +85,10 @@ def test_work_with_progress_may_exceed_its_timeout(tmp_path: Path) -> None:
 
     until = time.monotonic() + LIMIT + 1.5
 
-    def work(clock: Clock) -> None:
+    def work(note_progress: NoteProgress) -> None:
         while time.monotonic() < until:
             time.sleep(LIMIT / 10)  # what the disk takes for it
-            clock(512)
+            note_progress(512)
 
     with working(tmp_path / "socket", work) as helper:
         client = Helper(str(helper.path))
@@ -102,10 +102,10 @@ def test_work_without_progress_fails_and_reports_its_bytes(
 ) -> None:
     hung = threading.Event()
 
-    def work(clock: Clock) -> None:
-        clock(4096)
+    def work(note_progress: NoteProgress) -> None:
+        note_progress(4096)
         hung.wait(60)
-        clock(4096)
+        note_progress(4096)
 
     with working(tmp_path / "socket", work) as helper:
         asked = messages.request("work", 0.2, {})
@@ -123,10 +123,10 @@ def test_work_without_progress_fails_and_reports_its_bytes(
 def test_work_ends_and_unlocks_its_disk_when_the_client_is_gone(tmp_path: Path) -> None:
     steps: list[int] = []
 
-    def work(clock: Clock) -> None:
+    def work(note_progress: NoteProgress) -> None:
         while len(steps) < 10_000:
             time.sleep(0.01)  # what the disk takes for it
-            clock(1)
+            note_progress(1)
             steps.append(1)
 
     with working(tmp_path / "socket", work) as helper:

@@ -35,7 +35,7 @@ from lunshare.helper.lio.configfs import (
     write_and_read,
     write_if_different,
 )
-from lunshare.helper.named_locks import Hold
+from lunshare.helper.named_locks import TimedLock
 
 _LINK = "lun"
 _NO_SESSION = "No active iSCSI Session"
@@ -78,7 +78,7 @@ def addresses(acl: str) -> list[str]:
     return sorted(set(_ADDRESS.findall(_of_kernel(acl))))
 
 
-def close(acl: str, hold: Hold) -> bool:
+def close(acl: str, lock: TimedLock) -> bool:
     """Remove the access except for its empty ACL; return whether there is an ACL.
 
     When this returns, the host cannot log in. Its writes have landed when ``remove``
@@ -93,7 +93,7 @@ def close(acl: str, hold: Hold) -> bool:
     write_protect(acl)
     if in_session(acl):
         write(acl + "/tag", _FENCING)
-    _end_and_unmap(acl, hold)
+    _end_and_unmap(acl, lock)
     return True
 
 
@@ -103,7 +103,7 @@ def write_protect(acl: str) -> None:
         write(mapping + "/write_protect", "1")
 
 
-def evict(acl: str, hold: Hold) -> None:
+def evict(acl: str, lock: TimedLock) -> None:
     """Remove the host's ACL, which has its LUN. ``grant`` creates another one.
 
     First its writes in progress land, as with ``set_read_only``. Logins are not refused
@@ -112,9 +112,9 @@ def evict(acl: str, hold: Hold) -> None:
 
     :raises DeadlineExceeded: the host is read-only, on the LUN that it had.
     """
-    set_read_only(acl, hold)
-    _end_and_unmap(acl, hold)
-    remove(acl, hold)
+    set_read_only(acl, lock)
+    _end_and_unmap(acl, lock)
+    remove(acl, lock)
 
 
 def start_read_only(acl: str) -> None:
@@ -123,14 +123,14 @@ def start_read_only(acl: str) -> None:
     write_protect(acl)
 
 
-def set_read_only(acl: str, hold: Hold) -> None:
+def set_read_only(acl: str, lock: TimedLock) -> None:
     """Remove write access; the host may still read. It promises the same as ``close``.
 
     The session is ended, because only then the kernel waits for the writes. The
     host may log in again immediately.
     """
     start_read_only(acl)
-    _end_sessions(acl, hold)
+    _end_sessions(acl, lock)
 
 
 def allows_too_much(acl: str, wanted: Connector) -> bool:
@@ -205,7 +205,7 @@ def _need_mode(path: str, found: str, wanted: Mode) -> None:
         raise OSError(errno.EIO, f"not {wanted}", path)
 
 
-def remove(acl: str, hold: Hold) -> None:
+def remove(acl: str, lock: TimedLock) -> None:
     """Remove an ACL, also an incomplete one, when no session of it is left.
 
     Only this removal waits for every session. ``info`` shows one, and none while a
@@ -214,7 +214,7 @@ def remove(acl: str, hold: Hold) -> None:
 
     :raises DeadlineExceeded: such a session has a write in progress.
     """
-    hold.run_step(f"removing the ACL of {_host(acl)}", remove_idle, acl)
+    lock.run_step(f"removing the ACL of {_host(acl)}", remove_idle, acl)
 
 
 def remove_idle(acl: str) -> None:
@@ -241,16 +241,16 @@ def _authenticate(acl: str, auth: Auth | None, new: bool) -> list[str]:
     return [f"credentials of {_host(acl)} set"] if changed and not new else []
 
 
-def _end_and_unmap(acl: str, hold: Hold) -> None:
+def _end_and_unmap(acl: str, lock: TimedLock) -> None:
     """Refuse logins, end the sessions, then remove the mapped LUNs.
 
     A login that had passed CHAP before logins were refused may become a session
     meanwhile, so the sessions are checked again.
     """
     _refuse_logins(acl)
-    _end_sessions(acl, hold)
+    _end_sessions(acl, lock)
     while in_session(acl):
-        _end_sessions(acl, hold)
+        _end_sessions(acl, lock)
     for mapping in _mappings(acl):
         _unmap(mapping)
 
@@ -264,7 +264,7 @@ def _refuse_logins(acl: str) -> None:
     write(acl + "/auth/userid", _NOT_SET)
 
 
-def _end_sessions(acl: str, hold: Hold) -> None:
+def _end_sessions(acl: str, lock: TimedLock) -> None:
     """End the ACL's sessions; return when their commands in progress have landed.
 
     The kernel skips a session that is already logging out (lio_tpg_close_session).
@@ -272,8 +272,8 @@ def _end_sessions(acl: str, hold: Hold) -> None:
     later session has a higher number.
     """
     last, what = _session(acl), f"ending the sessions of {_host(acl)}"
-    hold.run_step(what, _change_depth, acl)
-    hold.wait_until(what, lambda: not 0 < _session(acl) <= last)
+    lock.run_step(what, _change_depth, acl)
+    lock.wait_until(what, lambda: not 0 < _session(acl) <= last)
 
 
 def _change_depth(acl: str) -> None:

@@ -33,7 +33,7 @@ from lunshare.helper.lio.configfs import (
     write_if_different,
 )
 from lunshare.helper.lio.target_tree import Target
-from lunshare.helper.named_locks import Hold
+from lunshare.helper.named_locks import TimedLock
 
 # A host without an ACL sees and reaches nothing, and a new mapped LUN is read-only.
 # CHAP is required unless an ACL disables it, so an incomplete ACL refuses every login.
@@ -67,7 +67,7 @@ def disk_path(target: Target) -> str:
     return next(filter(None, found), "")
 
 
-def stat_disk(disk: Disk, hold: Hold) -> os.stat_result | None:
+def stat_disk(disk: Disk, lock: TimedLock) -> os.stat_result | None:
     """Return the stat of what is at the disk's path; None when a device is missing.
 
     A device's path is in devtmpfs, where nothing hangs.
@@ -76,7 +76,7 @@ def stat_disk(disk: Disk, hold: Hold) -> os.stat_result | None:
     :raises DeadlineExceeded: the file's server does not answer.
     """
     if disk.kind is DiskKind.FILE:
-        return check_disk(disk, hold)
+        return check_disk(disk, lock)
     try:
         return os.stat(disk.path)
     except OSError:
@@ -93,12 +93,14 @@ def exports_disk(target: Target, disk: Disk, wanted: str) -> bool:
     return target.enabled() and _lun_has_disk(target, disk, Role.WRITERS, wanted)
 
 
-def create(target: Target, disk: Disk, portals: Iterable[Portal], hold: Hold) -> str:
+def create(
+    target: Target, disk: Disk, portals: Iterable[Portal], lock: TimedLock
+) -> str:
     """Create the target without its ACLs; it is not enabled yet.
 
     Returns the writers' backstore. ``link_lun`` links its LUN.
     """
-    path = _create_backstore(target, disk, Role.WRITERS, hold)
+    path = _create_backstore(target, disk, Role.WRITERS, lock)
     os.mkdir(target.path)
     os.mkdir(target.group)
     for name, value in _ATTRIBUTES.items():
@@ -115,7 +117,7 @@ def link_lun(target: Target, role: Role, path: str) -> None:
 
 
 def create_readers_lun(
-    target: Target, disk: Disk, wanted: str, every: bool, hold: Hold
+    target: Target, disk: Disk, wanted: str, every: bool, lock: TimedLock
 ) -> list[str]:
     """Create the readers' LUN unless it exists; return the changes.
 
@@ -134,22 +136,22 @@ def create_readers_lun(
         raise TargetFailed(
             target.volume_id, "its readers' LUN is outdated; a reconcile replaces it"
         )
-    changes = remove_readers_lun(target, hold)
-    link_lun(target, Role.READERS, _create_backstore(target, disk, Role.READERS, hold))
+    changes = remove_readers_lun(target, lock)
+    link_lun(target, Role.READERS, _create_backstore(target, disk, Role.READERS, lock))
     return [*changes, f"readers' LUN of {target.name} created"]
 
 
-def remove_readers_lun(target: Target, hold: Hold) -> list[str]:
+def remove_readers_lun(target: Target, lock: TimedLock) -> list[str]:
     """Remove the readers' LUN, after its hosts; return the changes."""
     lun, paths = target.lun(Role.READERS), _backstores(target, Role.READERS)
     found = os.path.isdir(lun)
     if found:
         for initiator in target.acls():
             if acls.maps(target.acl(initiator), lun):
-                acls.evict(target.acl(initiator), hold)
+                acls.evict(target.acl(initiator), lock)
         _remove_lun(lun)
     for path in paths:
-        hold.run_step(f"closing {path}", backstores.destroy, path)
+        lock.run_step(f"closing {path}", backstores.destroy, path)
         found = True
     return [f"readers' LUN of {target.name} removed"] if found else []
 
@@ -171,14 +173,14 @@ def refresh_sizes(
     return changes
 
 
-def check_disk(disk: Disk, hold: Hold) -> os.stat_result:
+def check_disk(disk: Disk, lock: TimedLock) -> os.stat_result:
     """Check whether the disk may be exported, and return its stat.
 
     :raises TargetFailed: as ``disk_paths.check``.
     :raises DeadlineExceeded: its server does not answer.
     """
     found: list[os.stat_result] = []
-    hold.run_step(f"checking {disk.path}", lambda: found.append(disk_paths.check(disk)))
+    lock.run_step(f"checking {disk.path}", lambda: found.append(disk_paths.check(disk)))
     return found[0]
 
 
@@ -209,7 +211,7 @@ def repair(target: Target, disk: Disk, portals: Iterable[Portal]) -> list[str]:
     return changes
 
 
-def close_unknown_hosts(target: Target, hold: Hold) -> list[str]:
+def close_unknown_hosts(target: Target, lock: TimedLock) -> list[str]:
     """End the sessions of hosts without an ACL, which a person has let in.
 
     Such a session has no mapped LUN in configfs that could be write-protected. The
@@ -226,13 +228,13 @@ def close_unknown_hosts(target: Target, hold: Hold) -> list[str]:
         for initiator in sorted(new):
             acl = target.acl(_name_of_acl(target, initiator))
             create_object(acl)
-            acls.close(acl, hold)
-            acls.remove(acl, hold)
+            acls.close(acl, lock)
+            acls.remove(acl, lock)
         closed |= new
     return [f"{initiator} closed, which had no ACL" for initiator in sorted(closed)]
 
 
-def teardown(target: Target, hold: Hold) -> list[str]:
+def teardown(target: Target, lock: TimedLock) -> list[str]:
     """Remove the target and its backstores, also incomplete ones.
 
     Every access is write-protected before the first session is ended: the kernel ends
@@ -249,15 +251,15 @@ def teardown(target: Target, hold: Hold) -> list[str]:
         for initiator in target.acls():
             acls.write_protect(target.acl(initiator))
         if target.enabled():
-            hold.run_step(f"ending the sessions of {target.name}", _disable, target)
-        hold.wait_until(
+            lock.run_step(f"ending the sessions of {target.name}", _disable, target)
+        lock.wait_until(
             f"the end of the sessions of {target.name}",
             lambda: _has_no_sessions(target),
         )
         _remove_objects(target)
         changes.append(f"target of {target.name} removed")
     for path in paths:
-        hold.run_step(f"closing {path}", backstores.destroy, path)
+        lock.run_step(f"closing {path}", backstores.destroy, path)
         changes.append(f"backstore of {target.name} removed")
     return changes
 
@@ -329,7 +331,7 @@ def _backstores(target: Target, *roles: Role) -> list[str]:
     return list(dict.fromkeys(linked))
 
 
-def _create_backstore(target: Target, disk: Disk, role: Role, hold: Hold) -> str:
+def _create_backstore(target: Target, disk: Disk, role: Role, lock: TimedLock) -> str:
     """Create a backstore; this may wait for the disk.
 
     The readers' one gets the identity of a writers' one that was taken over.
@@ -338,7 +340,7 @@ def _create_backstore(target: Target, disk: Disk, role: Role, hold: Hold) -> str
     group = export_paths.group_of(disk) if disk.kind is DiskKind.BLOCK else None
     prefix = target.prefix_for(group)
     like = (role is Role.READERS and target.cinder_backstore()) or ""
-    hold.run_step(
+    lock.run_step(
         f"opening {disk.path}",
         lambda: built.append(backstores.create(disk, role, prefix, like)),
     )

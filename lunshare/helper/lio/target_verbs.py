@@ -22,8 +22,8 @@ from lunshare.helper.lio.cinder_targets import TakesOver
 from lunshare.helper.lio.configfs import CORE, ISCSI, ROOT, create_object, names, read
 from lunshare.helper.lio.target_requests import Apply
 from lunshare.helper.lio.target_tree import Target
-from lunshare.helper.named_locks import Hold, Locks
-from lunshare.helper.verbs import Gone, waits
+from lunshare.helper.named_locks import Locks, TimedLock
+from lunshare.helper.verbs import IsGone, never_gone
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
@@ -39,7 +39,7 @@ class TargetVerbs:
 
     :raises TargetFailed: the kernel refused; access is at most what is wanted.
     :raises DeadlineExceeded: see lunshare.drivers.base.TargetDriver.apply; or the
-        client is ``gone``, and nothing was started.
+        client is gone, and nothing was started.
     """
 
     def __init__(self, prefix: str, takes_over: TakesOver | None = None) -> None:
@@ -63,20 +63,24 @@ class TargetVerbs:
             return [f"{ISCSI} cannot be created ({error.strerror}): {_REMEDY}"]
         return _prepare(read(ROOT + "/dbroot"))
 
-    def apply(self, wanted: Apply, seconds: float, gone: Gone = waits) -> list[str]:
+    def apply(
+        self, wanted: Apply, seconds: float, is_gone: IsGone = never_gone
+    ) -> list[str]:
         """Make the live export equal to the wanted one; return the changes."""
         target = self._target(wanted.export.volume_id)
         disk = wanted.export.disk
         medium = _medium(target, disk)
-        with self._locks.hold(target.name, seconds, medium, gone=gone) as hold:
-            return _as_target_failed(_apply, target, wanted, hold)
+        with self._locks.hold(target.name, seconds, medium, is_gone=is_gone) as lock:
+            return _as_target_failed(_apply, target, wanted, lock)
 
-    def remove(self, volume_id: str, seconds: float, gone: Gone = waits) -> list[str]:
+    def remove(
+        self, volume_id: str, seconds: float, is_gone: IsGone = never_gone
+    ) -> list[str]:
         """Remove the volume's export; return the changes."""
         target = self._target(volume_id)
         medium = _medium(target, None)
-        with self._locks.hold(target.name, seconds, medium, gone=gone) as hold:
-            return _as_target_failed(_remove, target, hold)
+        with self._locks.hold(target.name, seconds, medium, is_gone=is_gone) as lock:
+            return _as_target_failed(_remove, target, lock)
 
     def observe(self, seconds: float) -> list[dict[str, Any]]:
         """Return every export of lunshare, with the fields of LiveExport."""
@@ -102,8 +106,8 @@ class TargetVerbs:
         name that hangs occupies no second thread.
         """
         found: list[_Value] = []
-        with self._reads.hold(name, seconds, _READS) as hold:
-            hold.run_step(f"reading {name}", lambda: found.append(read()))
+        with self._reads.hold(name, seconds, _READS) as lock:
+            lock.run_step(f"reading {name}", lambda: found.append(read()))
         return found[0]
 
     def _observe_all(self) -> list[dict[str, Any]]:
@@ -130,21 +134,21 @@ def _medium(target: Target, disk: Disk | None) -> str:
     return path.rpartition("/")[0] or _UNKNOWN
 
 
-def _apply(target: Target, wanted: Apply, hold: Hold) -> list[str]:
+def _apply(target: Target, wanted: Apply, lock: TimedLock) -> list[str]:
     """Close accesses, then repair or create the target, then open accesses."""
     _need_ours(target)
     export, changes = wanted.export, []
     if wanted.only is None or target.cinder_backstore():
-        changes += iscsi_target.close_unknown_hosts(target, hold)
-    changes += _close(target, wanted, hold)
+        changes += iscsi_target.close_unknown_hosts(target, lock)
+    changes += _close(target, wanted, lock)
     if export.disk is None or not export.connectors:
         return changes
-    found = iscsi_target.stat_disk(export.disk, hold)
+    found = iscsi_target.stat_disk(export.disk, lock)
     if fresh := not _is_complete(target, export.disk, found, wanted.only is None):
         # Checked before anything is removed.
-        found = iscsi_target.check_disk(export.disk, hold)
-        changes += _recreate(target, export.disk, wanted, hold)
-    changes += _place_hosts(target, export.disk, found, wanted, hold)
+        found = iscsi_target.check_disk(export.disk, lock)
+        changes += _recreate(target, export.disk, wanted, lock)
+    changes += _place_hosts(target, export.disk, found, wanted, lock)
     if not fresh:
         if wanted.only is None:
             changes += iscsi_target.repair(target, export.disk, wanted.portals)
@@ -171,10 +175,10 @@ def _is_complete(
     return iscsi_target.is_complete(target, identity)
 
 
-def _recreate(target: Target, disk: Disk, wanted: Apply, hold: Hold) -> list[str]:
+def _recreate(target: Target, disk: Disk, wanted: Apply, lock: TimedLock) -> list[str]:
     """Remove the target, and create it with its saved reservations."""
-    changes = iscsi_target.teardown(target, hold)
-    path = iscsi_target.create(target, disk, wanted.portals, hold)
+    changes = iscsi_target.teardown(target, lock)
+    path = iscsi_target.create(target, disk, wanted.portals, lock)
     keys = reservations.restore(target, path, _writers(wanted))
     iscsi_target.link_lun(target, Role.WRITERS, path)
     return [*changes, f"target of {target.name} created", *keys]
@@ -193,7 +197,7 @@ def _place_hosts(
     disk: Disk,
     found: os.stat_result | None,
     wanted: Apply,
-    hold: Hold,
+    lock: TimedLock,
 ) -> list[str]:
     """Create the readers' LUN if it is wanted, and move hosts to the LUN of their mode.
 
@@ -203,15 +207,15 @@ def _place_hosts(
     reads, changes = Mode.RO in [each.mode for each in wanted.concerned], []
     if reads and found is not None:
         identity, every = backstores.disk_identity(found), wanted.only is None
-        changes += iscsi_target.create_readers_lun(target, disk, identity, every, hold)
+        changes += iscsi_target.create_readers_lun(target, disk, identity, every, lock)
     for each in wanted.concerned:
         acl, lun = target.acl(each.initiator), target.lun_of(each)
         if acls.maps_other_lun(acl, lun):
-            acls.evict(acl, hold)
+            acls.evict(acl, lock)
             reservations.void_saved(target, each.initiator)
             changes.append(f"{each.initiator} moved to the {each.mode} hosts' LUN")
     if wanted.only is None and not reads:
-        changes += iscsi_target.remove_readers_lun(target, hold)
+        changes += iscsi_target.remove_readers_lun(target, lock)
     return changes
 
 
@@ -230,7 +234,7 @@ def _need_ours(target: Target) -> None:
         )
 
 
-def _close(target: Target, wanted: Apply, hold: Hold) -> list[str]:
+def _close(target: Target, wanted: Apply, lock: TimedLock) -> list[str]:
     """Close what is not wanted, among the initiators that are concerned."""
     connectors = {each.initiator: each for each in wanted.export.connectors}
     concerned = target.acls() if wanted.only is None else wanted.only
@@ -244,9 +248,9 @@ def _close(target: Target, wanted: Apply, hold: Hold) -> list[str]:
     _write_protect(target, leaving, losing)
     changes = [] if wanted.only is not None else _remove_extra_luns(target, connectors)
     for initiator in leaving:
-        changes += _close_host(target, initiator, hold)
+        changes += _close_host(target, initiator, lock)
     for initiator in losing:
-        acls.set_read_only(target.acl(initiator), hold)
+        acls.set_read_only(target.acl(initiator), lock)
         changes.append(f"{initiator} may no longer write")
     return changes
 
@@ -276,13 +280,13 @@ def _remove_extra_luns(target: Target, initiators: Collection[str]) -> list[str]
     return changes
 
 
-def _close_host(target: Target, initiator: str, hold: Hold) -> list[str]:
+def _close_host(target: Target, initiator: str, lock: TimedLock) -> list[str]:
     """Close a host's access. Its ACL is removed last, so a retry starts here again."""
     acl = target.acl(initiator)
-    found = acls.close(acl, hold)
+    found = acls.close(acl, lock)
     reservations.void_saved(target, initiator)
     if found:
-        acls.remove(acl, hold)
+        acls.remove(acl, lock)
     return [f"{initiator} closed"] if found else []
 
 
@@ -297,10 +301,10 @@ def _open(target: Target, wanted: Apply) -> list[str]:
     return changes
 
 
-def _remove(target: Target, hold: Hold) -> list[str]:
+def _remove(target: Target, lock: TimedLock) -> list[str]:
     """Remove the target and the saved reservations."""
     _need_ours(target)
-    changes = iscsi_target.teardown(target, hold)
+    changes = iscsi_target.teardown(target, lock)
     reservations.delete_saved(target)
     return changes
 

@@ -27,7 +27,7 @@ from lunshare.drivers.errors import DeadlineExceeded, HelperBusy
 from lunshare.helper import processes
 from lunshare.helper.disk_locks import DiskLocks
 from lunshare.helper.named_locks import Locks
-from lunshare.helper.verbs import Gone, waits
+from lunshare.helper.verbs import IsGone, never_gone
 
 LOG = logging.getLogger(__name__)
 
@@ -114,15 +114,15 @@ class ChangeRunner:
         command: list[str],
         argv: Sequence[str],
         seconds: float,
-        gone: Gone = waits,
+        is_gone: IsGone = never_gone,
     ) -> Outcome:
         """Run it to its end, and return its outcome.
 
         :raises DeadlineExceeded: it still runs; or it was not started, because an
-            earlier one still runs or the client is ``gone``.
+            earlier one still runs or the client is gone.
         :raises HelperBusy: the system refuses it a thread; it was not started.
         """
-        change = _Change(self, command, argv, seconds, gone)
+        change = _Change(self, command, argv, seconds, is_gone)
         try:
             work = request_ids.inherited(change.run)
             threading.Thread(target=work, daemon=True).start()
@@ -186,9 +186,9 @@ class ChangeRunner:
         """Run the command while holding the lock of its disk."""
         self.await_turn(change.group, deadline, change.seconds)
         left = max(0.0, deadline - time.monotonic())
-        with self._locks.hold(change.disk, left, what=change.shown) as hold:
+        with self._locks.hold(change.disk, left, what=change.shown) as lock:
             change.mark_started()
-            return _run(command, hold.file, self._environment)
+            return _run(command, lock.file, self._environment)
 
 
 class _Change:
@@ -200,9 +200,9 @@ class _Change:
         command: list[str],
         argv: Sequence[str],
         seconds: float,
-        gone: Gone,
+        is_gone: IsGone,
     ) -> None:
-        self._all, self._command, self._gone = all_, command, gone
+        self._all, self._command, self._is_gone = all_, command, is_gone
         self._deadline = time.monotonic() + seconds
         self.group, self.disk, self.locks = (
             volume_group(argv),
@@ -222,7 +222,7 @@ class _Change:
         :raises DeadlineExceeded: its client has given up or disconnected.
         """
         with self._mutex:
-            if self._given_up or self._gone():
+            if self._given_up or self._is_gone():
                 raise DeadlineExceeded(
                     f"an earlier change of {self.disk}", self.seconds
                 )

@@ -22,7 +22,7 @@ from typing import Any
 from lunshare.drivers.errors import HelperRefused, InvalidValue
 from lunshare.drivers.protocol.export_paths import double_hyphens
 from lunshare.helper import disk_paths, forms, served
-from lunshare.helper.named_locks import Hold
+from lunshare.helper.named_locks import TimedLock
 from lunshare.helper.served import Served
 
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
@@ -80,7 +80,7 @@ def id_of(path: str) -> str:
 
 
 @contextlib.contextmanager
-def opened(path: str, flags: int, hold: Hold) -> Iterator[int]:
+def opened(path: str, flags: int, lock: TimedLock) -> Iterator[int]:
     """Open one of these devices past caches, and check what was opened.
 
     :raises OSError: EBUSY, when another process has it open.
@@ -88,7 +88,7 @@ def opened(path: str, flags: int, hold: Hold) -> Iterator[int]:
     # Checked before the open, because opening some devices has an effect.
     if not stat.S_ISBLK(os.stat(path).st_mode):
         raise OSError(errno.ENOTBLK, "it is not a block device", path)
-    file = open_patiently(path, flags | os.O_DIRECT, hold)
+    file = open_patiently(path, flags | os.O_DIRECT, lock)
     try:
         _need_its_name(path, os.fstat(file))
         yield file
@@ -96,9 +96,9 @@ def opened(path: str, flags: int, hold: Hold) -> Iterator[int]:
         os.close(file)
 
 
-def open_patiently(path: str, flags: int, hold: Hold) -> int:
-    """Open it. While it is busy, retry for a while, within the time of ``hold``."""
-    until = time.monotonic() + min(_PATIENCE_SECONDS, hold.left() / 2)
+def open_patiently(path: str, flags: int, lock: TimedLock) -> int:
+    """Open it. While it is busy, retry for a while, within the time of ``lock``."""
+    until = time.monotonic() + min(_PATIENCE_SECONDS, lock.left() / 2)
     while True:
         try:
             return os.open(path, flags | os.O_CLOEXEC)

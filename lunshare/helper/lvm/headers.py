@@ -59,8 +59,8 @@ class HeaderVerbs:
         device = requests.device(given)
         found: list[dict[str, int] | None] = []
         what = f"reading the header of {device}"
-        with self._locks.hold(device, seconds, "headers") as hold:
-            hold.run_step(what, lambda: found.append(self._read(device)))
+        with self._locks.hold(device, seconds, "headers") as lock:
+            lock.run_step(what, lambda: found.append(self._read(device)))
         return found[0]
 
     def _read(self, device: str) -> dict[str, int] | None:

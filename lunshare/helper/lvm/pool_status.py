@@ -63,9 +63,9 @@ class PoolVerbs:
             raise HelperRefused(f"{group}/{pool}", "its volume group is not served")
         name = f"{double_hyphens(group)}-{double_hyphens(pool)}"
         found: list[str | None] = []
-        with self._locks.hold(name, seconds, "pools") as hold:
+        with self._locks.hold(name, seconds, "pools") as lock:
             what = f"reading the status of {group}/{pool}"
-            hold.run_step(what, lambda: found.append(_status(name)))
+            lock.run_step(what, lambda: found.append(_status(name)))
         return found[0]
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 from lunshare.drivers.errors import DeadlineExceeded, HelperBusy
 from lunshare.helper.thread_limits import THREADS
-from lunshare.helper.verbs import Clock
+from lunshare.helper.verbs import NoteProgress
 
 #: How long such a request may take while its server answers.
 ANSWERING_SECONDS = 600.0
@@ -28,15 +28,17 @@ _CHECK_SECONDS = 1.0
 
 
 @contextlib.contextmanager
-def answering(directory: int, medium: str, clock: Clock) -> Iterator[None]:
-    """Call ``clock`` as long as the server of the open ``directory`` answers.
+def answering(
+    directory: int, medium: str, note_progress: NoteProgress
+) -> Iterator[None]:
+    """Call ``note_progress`` as long as the server of the open ``directory`` answers.
 
     The thread that asks the server hangs with it, so it is counted for ``medium``. At
     the limit there is none, and the time limit is that of any other request.
     """
     ended = threading.Event()
     with contextlib.suppress(HelperBusy, RuntimeError):
-        _start(_Check(os.dup(directory), medium, clock, ended))
+        _start(_Check(os.dup(directory), medium, note_progress, ended))
     try:
         yield
     finally:
@@ -47,9 +49,13 @@ class _Check:
     """Asks a server again and again, in a thread of its own."""
 
     def __init__(
-        self, share: int, medium: str, clock: Clock, ended: threading.Event
+        self,
+        share: int,
+        medium: str,
+        note_progress: NoteProgress,
+        ended: threading.Event,
     ) -> None:
-        self._share, self.medium, self._clock = share, medium, clock
+        self._share, self.medium, self._note_progress = share, medium, note_progress
         self._ended, self._until = ended, time.monotonic() + ANSWERING_SECONDS
 
     def run(self) -> None:
@@ -59,7 +65,7 @@ class _Check:
                     if time.monotonic() > self._until:
                         break
                     os.fstatvfs(self._share)  # NFS sends a request each time
-                    self._clock(0)
+                    self._note_progress(0)
         finally:
             self.close()
             THREADS.leave(self.medium)

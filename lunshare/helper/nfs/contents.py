@@ -15,7 +15,7 @@ import fcntl
 import os
 
 from lunshare.helper import verification
-from lunshare.helper.verbs import Clock
+from lunshare.helper.verbs import NoteProgress
 
 _STEP = 8 * 1024**2
 _RESERVED = 1024**3  # a server that writes zeros for it does so within seconds
@@ -35,14 +35,16 @@ _CANNOT = {
 }
 
 
-def grow(file: int, old: int, new: int, preallocate: bool, clock: Clock) -> None:
+def grow(
+    file: int, old: int, new: int, preallocate: bool, note_progress: NoteProgress
+) -> None:
     """Extend the file to ``new`` bytes, on the medium; the new bytes are zeros.
 
     When it raises, the file has its old size again, if the share still answers.
     """
     try:
         if preallocate:
-            _reserve(file, old, new, clock)
+            _reserve(file, old, new, note_progress)
         os.ftruncate(file, new)
         os.fsync(file)
     except BaseException:
@@ -51,12 +53,12 @@ def grow(file: int, old: int, new: int, preallocate: bool, clock: Clock) -> None
         raise
 
 
-def reserve_space(file: int, size: int, clock: Clock) -> None:
+def reserve_space(file: int, size: int, note_progress: NoteProgress) -> None:
     """Reserve space for the holes of a file, if the server supports ALLOCATE.
 
     A clone of a preallocated file needs it: unwritten extents are not shared.
     """
-    _allocate(file, 0, size, clock)
+    _allocate(file, 0, size, note_progress)
 
 
 def clone(source: int, file: int) -> bool:
@@ -70,7 +72,7 @@ def clone(source: int, file: int) -> bool:
     return True
 
 
-def copy(source: int, file: int, size: int, clock: Clock) -> None:
+def copy(source: int, file: int, size: int, note_progress: NoteProgress) -> None:
     """Copy ``size`` bytes into a file of zeros, without the holes of the source.
 
     All bytes are on the medium when it returns.
@@ -84,13 +86,13 @@ def copy(source: int, file: int, size: int, clock: Clock) -> None:
             if flushed >= _FLUSHED:
                 os.fdatasync(file)
                 flushed = 0
-            clock(done)
+            note_progress(done)
     os.fsync(file)
 
 
-def _reserve(file: int, start: int, end: int, clock: Clock) -> None:
+def _reserve(file: int, start: int, end: int, note_progress: NoteProgress) -> None:
     """Reserve space; write zeros if the server does not support ALLOCATE (NFS 4.1)."""
-    if _allocate(file, start, end, clock):
+    if _allocate(file, start, end, note_progress):
         return
     at = start
     while at < end:
@@ -98,16 +100,16 @@ def _reserve(file: int, start: int, end: int, clock: Clock) -> None:
         at += done
         if at // _FLUSHED != (at - done) // _FLUSHED:
             os.fdatasync(file)
-        clock(done)
+        note_progress(done)
 
 
-def _allocate(file: int, start: int, end: int, clock: Clock) -> bool:
+def _allocate(file: int, start: int, end: int, note_progress: NoteProgress) -> bool:
     """Allocate step by step; False if it is unsupported, and then nothing is done."""
     for at in range(start, end, _RESERVED):
         length = min(_RESERVED, end - at)
         if not _fallocate(file, at, length):
             return False
-        clock(length)
+        note_progress(length)
     return True
 
 

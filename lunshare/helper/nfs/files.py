@@ -31,7 +31,7 @@ from lunshare.helper.nfs import contents, open_files
 from lunshare.helper.nfs.answering import answering
 from lunshare.helper.nfs.share_requests import FileCopy, FileName, ForeignFile, NewFile
 from lunshare.helper.thread_limits import ThreadLimit
-from lunshare.helper.verbs import Clock
+from lunshare.helper.verbs import NoteProgress
 
 #: Names that a directory may have. A server may send names without an end.
 MAX_FILES = 100_000
@@ -54,13 +54,13 @@ _UNIT = 4096
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """An open share, and the clock of the operation in it."""
+    """An open share, and the progress of the operation in it."""
 
     directory: int
     mount: Mount
     mounts: Mounts
     is_exported: open_files.IsExported
-    clock: Clock
+    note_progress: NoteProgress
 
     def need(self, more: int, preallocate: bool) -> None:
         """:raises NoSpace: the share is nearly full, or ``more`` bytes do not fit."""
@@ -76,7 +76,7 @@ class Share:
 
         For a while, and for requests such as a clone, whose bytes cannot be counted.
         """
-        return answering(self.directory, self.mount.point, self.clock)
+        return answering(self.directory, self.mount.point, self.note_progress)
 
 
 def capacity(share: Share, _asked: FileName) -> dict[str, int]:
@@ -96,7 +96,7 @@ def list_files(share: Share, _asked: FileName) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     with contextlib.ExitStack() as stack, os.scandir(share.directory) as entries:
         for number, entry in enumerate(entries):
-            share.clock(0)
+            share.note_progress(0)
             if number == LONG_LIST:
                 _LONG_LISTS.enter("", _LIST_SECONDS)
                 stack.callback(_LONG_LISTS.leave, "")
@@ -136,7 +136,7 @@ def create(share: Share, asked: NewFile) -> int:
     size = _round_up(asked.size)
     share.need(size, asked.preallocate)
     with _new_file(share, asked.name, asked.mode) as file:
-        contents.grow(file, 0, size, asked.preallocate, share.clock)
+        contents.grow(file, 0, size, asked.preallocate, share.note_progress)
     return size
 
 
@@ -147,7 +147,7 @@ def extend(share: Share, asked: NewFile) -> int:
         if new <= old:
             return old
         share.need(new - old, asked.preallocate)
-        contents.grow(file, old, new, asked.preallocate, share.clock)
+        contents.grow(file, old, new, asked.preallocate, share.note_progress)
     return new
 
 
@@ -171,11 +171,13 @@ def copy(share: Share, asked: FileCopy) -> int | None:
         try:
             with _new_file(share, asked.name, asked.mode, asked.replace) as file:
                 _fill(share, source, file, asked)
-                contents.grow(file, size, whole, asked.preallocate, share.clock)
+                contents.grow(file, size, whole, asked.preallocate, share.note_progress)
                 if asked.preallocate and asked.name.startswith("volume-"):
-                    contents.reserve_space(file, whole, share.clock)
+                    contents.reserve_space(file, whole, share.note_progress)
                 if not asked.clone:
-                    verification.verify(asked.name, (source, file), size, share.clock)
+                    verification.verify(
+                        asked.name, (source, file), size, share.note_progress
+                    )
         except _NoClones:
             return None
     return whole
@@ -189,8 +191,8 @@ def _fill(share: Share, source: int, file: int, asked: FileCopy) -> None:
     """Write all of the source's bytes into an empty file."""
     size = os.fstat(source).st_size
     if not asked.clone:
-        contents.grow(file, 0, size, asked.preallocate, share.clock)
-        contents.copy(source, file, size, share.clock)
+        contents.grow(file, 0, size, asked.preallocate, share.note_progress)
+        contents.copy(source, file, size, share.note_progress)
     else:
         with share.answering():
             if not contents.clone(source, file):
@@ -215,7 +217,7 @@ def manage(share: Share, asked: ForeignFile) -> int:
         old = os.fstat(file).st_size
         size = max(_round_up(old), _round_up(asked.size))
         with share.answering():  # the server may have much to flush
-            contents.grow(file, old, size, False, share.clock)
+            contents.grow(file, old, size, False, share.note_progress)
         os.fchmod(file, asked.mode)
         os.fsync(file)
         _rename(share, file, asked.reference, asked.name)
@@ -311,7 +313,7 @@ def _rename(share: Share, file: int, old: str, new: str) -> None:
 
     A client that has given up may have exported the volume since, with its old file.
     """
-    share.clock(0)
+    share.note_progress(0)
     if not _is_still(share, old, file):
         raise OSError(errno.EBUSY, f"another process has replaced {old}")
     here = share.directory

@@ -29,12 +29,12 @@ from lunshare.drivers.protocol import nfs_names
 from lunshare.helper import verification
 from lunshare.helper.disk_locks import DiskLocks
 from lunshare.helper.mounts import Mount, Mounts, need_listed
-from lunshare.helper.named_locks import Hold, Locks
+from lunshare.helper.named_locks import Locks, TimedLock
 from lunshare.helper.nfs import files, open_files, share_requests
 from lunshare.helper.nfs.files import Share
 from lunshare.helper.nfs.share_requests import ForeignFile
 from lunshare.helper.served import PATH, Served
-from lunshare.helper.verbs import ChangeVerb, Gone, LongVerb, Report, waits
+from lunshare.helper.verbs import ChangeVerb, IsGone, LongVerb, Report, never_gone
 
 #: How many operations on one share may be in progress. More than a daemon starts at
 #: once, and far fewer than the helper's connections.
@@ -113,7 +113,7 @@ class ShareVerbs:
             given: Mapping[str, Any],
             seconds: float,
             report: Report | None = None,
-            gone: Gone = waits,
+            is_gone: IsGone = never_gone,
         ) -> Any:
             asked = form("", given)
             self._need_served(asked)
@@ -128,7 +128,7 @@ class ShareVerbs:
             name, todo = asked.name or verb, _step(step, asked)
             with _translated_errors(mount, asked.name):
                 return self._run_in_thread(
-                    mount, name, what, (seconds, report), todo, gone=gone
+                    mount, name, what, (seconds, report), todo, is_gone=is_gone
                 )
 
         return ask
@@ -181,7 +181,7 @@ class ShareVerbs:
         time: tuple[float, Report | None],
         step: Callable[[Share], Any],
         *,
-        gone: Gone = waits,
+        is_gone: IsGone = never_gone,
     ) -> Any:
         """Run the step in a thread of its own, for at most so many seconds.
 
@@ -189,7 +189,7 @@ class ShareVerbs:
         """
         answers: list[Any] = []
 
-        def run(hold: Hold) -> None:
+        def run(lock: TimedLock) -> None:
             try:
                 with self._mounts.enter(mount) as directory:
                     share = Share(
@@ -197,7 +197,7 @@ class ShareVerbs:
                         mount,
                         self._mounts,
                         self._is_exported,
-                        hold.clock(what),
+                        lock.progress(what),
                     )
                     answers.append(step(share))
             finally:
@@ -205,11 +205,11 @@ class ShareVerbs:
 
         (seconds, report), where = time, f"{mount.point}/{name}"
         with self._locks.hold(
-            where, seconds, mount.point, report, what, gone=gone
-        ) as hold:
+            where, seconds, mount.point, report, what, is_gone=is_gone
+        ) as lock:
             self._admit(mount, what, seconds)
             try:
-                hold.run_step(f"{what} on {mount.source}", run, hold)
+                lock.run_step(f"{what} on {mount.source}", run, lock)
             except HelperBusy:  # it was not started
                 self._count(mount, -1)
                 raise
