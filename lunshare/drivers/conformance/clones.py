@@ -13,6 +13,7 @@ import pytest
 
 from lunshare.drivers.base import VolumeDriver
 from lunshare.drivers.conformance.ability_claims import requires
+from lunshare.drivers.conformance.copies import CopyCase
 from lunshare.drivers.conformance.coverage import DriverSteps
 from lunshare.drivers.conformance.fixtures import new_volume
 from lunshare.drivers.conformance.interruption import Kill
@@ -30,29 +31,23 @@ class CloneContract(SharedPoolContract):
     """One test for each behaviour. Those of ``copies`` clone as well."""
 
     @requires("clones_at_once")
-    def test_a_clone_of_a_smaller_source_adds_zeros(
-        self, driver: VolumeDriver, create_volume: Create
-    ) -> None:
-        source, data = self.volume_with_bytes(driver, create_volume)
-        size, larger = driver.disk(source.id).size, new_volume(2 * self.size)
-        disk = driver.clone(larger, source)
+    def test_a_clone_of_a_smaller_source_adds_zeros(self, case: CopyCase) -> None:
+        size, larger = case.disk.size, new_volume(2 * self.size)
+        disk = case.driver.clone(larger, case.origin)
         assert disk.size >= larger.size
-        assert disk == driver.disk(larger.id)
-        assert not self.volume_difference(driver, larger, data)
-        added = self.read(driver, disk, size, 2 * self.size - size)
+        assert disk == case.driver.disk(larger.id)
+        assert not case.difference(larger, case.data)
+        added = self.read(case.driver, disk, size, 2 * self.size - size)
         assert added.count(0) == len(added)
-        assert driver.disk(source.id).size == size
-        driver.delete(larger.id)
+        assert case.disk.size == size
+        case.driver.delete(larger.id)
 
     @requires("clones_at_once")
-    def test_a_retried_clone_changes_nothing(
-        self, driver: VolumeDriver, create_volume: Create, volume: Volume
-    ) -> None:
-        source, _ = self.volume_with_bytes(driver, create_volume)
-        disk = driver.clone(volume, source)
-        other = self.overwrite(driver, volume)
-        assert driver.clone(volume, source) == disk
-        assert not self.volume_difference(driver, volume, other)
+    def test_a_retried_clone_changes_nothing(self, case: CopyCase) -> None:
+        disk = case.driver.clone(case.volume, case.origin)
+        other = case.overwrite(case.volume)
+        assert case.driver.clone(case.volume, case.origin) == disk
+        assert not case.difference(case.volume, other)
 
     @requires("clones_at_once")
     def test_a_clone_of_an_unknown_source_fails(
@@ -84,21 +79,16 @@ class CloneContract(SharedPoolContract):
 
     @requires("clones_at_once")
     def test_a_clone_in_a_full_pool_leaves_nothing(
-        self,
-        driver: VolumeDriver,
-        full_pool: FullPool,
-        create_volume: Create,
-        volume: Volume,
+        self, case: CopyCase, full_pool: FullPool
     ) -> None:
-        source, data = self.volume_with_bytes(driver, create_volume)
-        driver.clone(volume, source)
-        driver.delete(volume.id)
+        case.driver.clone(case.volume, case.origin)
+        case.driver.delete(case.volume.id)
         with full_pool():
             with pytest.raises(NoSpace):
-                driver.clone(volume, source)
-            assert [disk.volume_id for disk in driver.disks()] == [source.id]
-        driver.clone(volume, source)
-        assert not self.volume_difference(driver, volume, data)
+                case.driver.clone(case.volume, case.origin)
+            assert case.volume_ids() == [case.origin.id]
+        case.driver.clone(case.volume, case.origin)
+        assert not case.difference(case.volume, case.data)
 
     @requires("clones_at_once")
     def test_a_killed_clone_is_finished_by_a_retry(
@@ -156,9 +146,8 @@ class CloneContract(SharedPoolContract):
             assert again.disks() == (again.disk(source.id),)
 
     @requires("clones_at_once")
-    def test_a_clone_survives_a_power_cut(
-        self, driver: VolumeDriver, build: Build, create_volume: Create, volume: Volume
-    ) -> None:
-        source, data = self.volume_with_bytes(driver, create_volume)
-        driver.clone(volume, source)
-        self.survives_power_cut(driver, build, "clone", [source, volume], data)
+    def test_a_clone_survives_a_power_cut(self, case: CopyCase, build: Build) -> None:
+        case.driver.clone(case.volume, case.origin)
+        self.survives_power_cut(
+            case.driver, build, "clone", [case.origin, case.volume], case.data
+        )

@@ -7,6 +7,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 
 import pytest
 
@@ -32,6 +33,51 @@ ForeignState = Callable[[], object]
 _OTHER = b"-other-bytes-than-before-" * 400
 
 
+@dataclass(frozen=True)
+class CopyCase:
+    """A volume with its own pattern, and one that may become its copy.
+
+    data: the pattern of ``origin``.
+    volume: does not exist yet; it is deleted first at the end.
+    """
+
+    contract: CopyContract
+    driver: VolumeDriver
+    origin: Volume
+    data: bytes
+    volume: Volume
+    new_snapshot: Snap
+
+    @property
+    def disk(self) -> Disk:
+        """The origin's disk, as it is now."""
+        return self.driver.disk(self.origin.id)
+
+    def volume_ids(self) -> list[str]:
+        """The ids of all volumes that the driver has."""
+        return [disk.volume_id for disk in self.driver.disks()]
+
+    def snapshot(self) -> Snapshot:
+        """A new snapshot of the origin; it is deleted before its volume."""
+        return self.new_snapshot(self.origin)
+
+    def create_from(self, snapshot: Snapshot) -> Disk:
+        """Create the volume from a snapshot."""
+        return self.driver.create_from(self.volume, snapshot)
+
+    def clone(self) -> Disk:
+        """Clone the origin, in one step if the driver can."""
+        return self.contract.clone(self.driver, self.volume, self.origin)
+
+    def overwrite(self, volume: Volume) -> bytes:
+        """Write another pattern, and return it."""
+        return self.contract.overwrite(self.driver, volume)
+
+    def difference(self, volume: Volume, data: bytes) -> str:
+        """How a volume differs from one with the pattern ``data``; empty if equal."""
+        return self.contract.volume_difference(self.driver, volume, data)
+
+
 class CopyContract(ManageSnapshotContract):
     """One test for each behaviour."""
 
@@ -50,6 +96,18 @@ class CopyContract(ManageSnapshotContract):
         yield create
         for snapshot in created if self.can.supports_snapshots else ():
             driver.delete_snapshot(snapshot.id)
+
+    @pytest.fixture
+    def case(
+        self,
+        driver: VolumeDriver,
+        create_volume: Create,
+        new_snapshot: Snap,
+        volume: Volume,
+    ) -> CopyCase:
+        """What most tests of copies start with."""
+        origin, data = self.volume_with_bytes(driver, create_volume)
+        return CopyCase(self, driver, origin, data, volume, new_snapshot)
 
     def volume_difference(
         self, driver: VolumeDriver, volume: Volume, data: bytes
@@ -86,71 +144,46 @@ class CopyContract(ManageSnapshotContract):
 
     @requires("supports_snapshots")
     def test_a_snapshot_does_not_change_when_its_volume_is_written(
-        self,
-        driver: VolumeDriver,
-        create_volume: Create,
-        new_snapshot: Snap,
-        volume: Volume,
+        self, case: CopyCase
     ) -> None:
-        origin, data = self.volume_with_bytes(driver, create_volume)
-        snapshot = new_snapshot(origin)
-        other = self.overwrite(driver, origin)
-        driver.create_from(volume, snapshot)
-        assert not self.volume_difference(driver, volume, data)
-        assert not self.volume_difference(driver, origin, other)
+        snapshot = case.snapshot()
+        other = case.overwrite(case.origin)
+        case.create_from(snapshot)
+        assert not case.difference(case.volume, case.data)
+        assert not case.difference(case.origin, other)
 
     @requires("supports_snapshots")
-    def test_a_retried_create_snapshot_changes_nothing(
-        self,
-        driver: VolumeDriver,
-        create_volume: Create,
-        new_snapshot: Snap,
-        volume: Volume,
-    ) -> None:
-        origin, data = self.volume_with_bytes(driver, create_volume)
-        snapshot = new_snapshot(origin)
-        self.overwrite(driver, origin)
-        driver.create_snapshot(snapshot)
-        assert driver.snapshots() == (snapshot.id,)
-        driver.create_from(volume, snapshot)
-        assert not self.volume_difference(driver, volume, data)
+    def test_a_retried_create_snapshot_changes_nothing(self, case: CopyCase) -> None:
+        snapshot = case.snapshot()
+        case.overwrite(case.origin)
+        case.driver.create_snapshot(snapshot)
+        assert case.driver.snapshots() == (snapshot.id,)
+        case.create_from(snapshot)
+        assert not case.difference(case.volume, case.data)
 
     @requires("supports_snapshots")
     def test_create_snapshot_of_an_open_disk_succeeds_or_reports_disk_busy(
-        self,
-        driver: VolumeDriver,
-        create_volume: Create,
-        new_snapshot: Snap,
-        volume: Volume,
+        self, case: CopyCase
     ) -> None:
-        origin, data = self.volume_with_bytes(driver, create_volume)
-        with self.held_open(driver, driver.disk(origin.id)):
+        with self.held_open(case.driver, case.disk):
             if not self.can.snapshots_open:
                 with pytest.raises(DiskBusy):
-                    new_snapshot(origin)
-                assert driver.snapshots() == ()
+                    case.snapshot()
+                assert case.driver.snapshots() == ()
                 return
-            snapshot = new_snapshot(origin)
-        driver.create_from(volume, snapshot)
-        assert not self.volume_difference(driver, volume, data)
+            snapshot = case.snapshot()
+        case.create_from(snapshot)
+        assert not case.difference(case.volume, case.data)
 
     @requires("supports_snapshots")
-    def test_snapshots_survive_a_restart(
-        self,
-        build: Build,
-        driver: VolumeDriver,
-        create_volume: Create,
-        new_snapshot: Snap,
-        volume: Volume,
-    ) -> None:
-        origin, data = self.volume_with_bytes(driver, create_volume)
-        snapshot = new_snapshot(origin)
-        self.reboot(driver)
+    def test_snapshots_survive_a_restart(self, case: CopyCase, build: Build) -> None:
+        snapshot = case.snapshot()
+        self.reboot(case.driver)
         again = build()
         again.check()
         assert again.snapshots() == (snapshot.id,)
-        again.create_from(volume, snapshot)
-        assert not self.volume_difference(again, volume, data)
+        again.create_from(case.volume, snapshot)
+        assert not self.volume_difference(again, case.volume, case.data)
 
     @requires("supports_snapshots")
     def test_disks_does_not_list_snapshots(
@@ -175,18 +208,12 @@ class CopyContract(ManageSnapshotContract):
         assert driver.snapshots() == ()
 
     @requires("supports_snapshots")
-    def test_delete_snapshot_deletes_only_that_snapshot(
-        self,
-        driver: VolumeDriver,
-        create_volume: Create,
-        new_snapshot: Snap,
-    ) -> None:
-        origin, data = self.volume_with_bytes(driver, create_volume)
-        gone, kept = new_snapshot(origin), new_snapshot(origin)
-        driver.delete_snapshot(gone.id)
-        driver.delete_snapshot(gone.id)
-        assert driver.snapshots() == (kept.id,)
-        assert not self.volume_difference(driver, origin, data)
+    def test_delete_snapshot_deletes_only_that_snapshot(self, case: CopyCase) -> None:
+        gone, kept = case.snapshot(), case.snapshot()
+        case.driver.delete_snapshot(gone.id)
+        case.driver.delete_snapshot(gone.id)
+        assert case.driver.snapshots() == (kept.id,)
+        assert not case.difference(case.origin, case.data)
 
     @requires("supports_snapshots")
     def test_delete_of_an_unknown_snapshot_succeeds(self, driver: VolumeDriver) -> None:
@@ -200,153 +227,105 @@ class CopyContract(ManageSnapshotContract):
             driver.delete_snapshot("../lv-root")
 
     @requires("supports_snapshots")
-    def test_delete_snapshot_frees_its_space(
-        self,
-        driver: VolumeDriver,
-        create_volume: Create,
-        new_snapshot: Snap,
-    ) -> None:
-        origin, _ = self.volume_with_bytes(driver, create_volume)
-        before = self.capacity_after_wipes(driver)
-        driver.delete_snapshot(new_snapshot(origin).id)
-        self.wipe_deleted(driver)
-        assert self.has_same_space(driver.capacity(), before)
+    def test_delete_snapshot_frees_its_space(self, case: CopyCase) -> None:
+        before = self.capacity_after_wipes(case.driver)
+        case.driver.delete_snapshot(case.snapshot().id)
+        self.wipe_deleted(case.driver)
+        assert self.has_same_space(case.driver.capacity(), before)
 
     @requires("supports_snapshots")
     def test_create_snapshot_in_a_full_pool_leaves_nothing(
-        self,
-        driver: VolumeDriver,
-        full_pool: FullPool,
-        create_volume: Create,
-        new_snapshot: Snap,
+        self, case: CopyCase, full_pool: FullPool
     ) -> None:
-        origin, data = self.volume_with_bytes(driver, create_volume)
         with full_pool():
             with pytest.raises(NoSpace):
-                new_snapshot(origin)
-            assert driver.snapshots() == ()
-            assert not self.volume_difference(driver, origin, data)
-        assert driver.snapshots() == ()
+                case.snapshot()
+            assert case.driver.snapshots() == ()
+            assert not case.difference(case.origin, case.data)
+        assert case.driver.snapshots() == ()
 
     # volumes from snapshots and clones
 
     @requires("supports_snapshots")
-    def test_a_volume_from_a_snapshot_is_independent(
-        self,
-        driver: VolumeDriver,
-        create_volume: Create,
-        new_snapshot: Snap,
-        volume: Volume,
-    ) -> None:
-        origin, data = self.volume_with_bytes(driver, create_volume)
-        snapshot, second = new_snapshot(origin), new_volume(self.size)
-        driver.create_from(volume, snapshot)
-        other = self.overwrite(driver, volume)
-        driver.create_from(second, snapshot)
-        assert not self.volume_difference(driver, second, data)
-        driver.delete(second.id)
-        driver.delete_snapshot(snapshot.id)
-        assert not self.volume_difference(driver, volume, other)
-        assert not self.volume_difference(driver, origin, data)
+    def test_a_volume_from_a_snapshot_is_independent(self, case: CopyCase) -> None:
+        snapshot, second = case.snapshot(), new_volume(self.size)
+        case.create_from(snapshot)
+        other = case.overwrite(case.volume)
+        case.driver.create_from(second, snapshot)
+        assert not case.difference(second, case.data)
+        case.driver.delete(second.id)
+        case.driver.delete_snapshot(snapshot.id)
+        assert not case.difference(case.volume, other)
+        assert not case.difference(case.origin, case.data)
 
     @requires("supports_snapshots")
-    def test_a_clone_is_independent_of_its_source(
-        self, driver: VolumeDriver, create_volume: Create, volume: Volume
-    ) -> None:
-        source, data = self.volume_with_bytes(driver, create_volume)
-        self.clone(driver, volume, source)
-        other = self.overwrite(driver, source)
-        assert not self.volume_difference(driver, volume, data)
-        driver.delete(source.id)
-        assert not self.volume_difference(driver, volume, data)
-        assert driver.snapshots() == ()
-        assert other != data
+    def test_a_clone_is_independent_of_its_source(self, case: CopyCase) -> None:
+        case.clone()
+        other = case.overwrite(case.origin)
+        assert not case.difference(case.volume, case.data)
+        case.driver.delete(case.origin.id)
+        assert not case.difference(case.volume, case.data)
+        assert case.driver.snapshots() == ()
+        assert other != case.data
 
     @requires("supports_snapshots")
     def test_clone_of_an_open_disk_succeeds_or_reports_disk_busy(
-        self, driver: VolumeDriver, create_volume: Create, volume: Volume
+        self, case: CopyCase
     ) -> None:
-        source, data = self.volume_with_bytes(driver, create_volume)
-        with self.held_open(driver, driver.disk(source.id)):
+        with self.held_open(case.driver, case.disk):
             if not self.can.snapshots_open:
                 with pytest.raises(DiskBusy):
-                    self.clone(driver, volume, source)
-                assert [disk.volume_id for disk in driver.disks()] == [source.id]
+                    case.clone()
+                assert case.volume_ids() == [case.origin.id]
                 return
-            self.clone(driver, volume, source)
-            assert not self.volume_difference(driver, volume, data)
+            case.clone()
+            assert not case.difference(case.volume, case.data)
 
     @requires("supports_snapshots")
-    def test_create_from_a_smaller_snapshot_adds_zeros(
-        self,
-        driver: VolumeDriver,
-        create_volume: Create,
-        new_snapshot: Snap,
-    ) -> None:
-        origin, data = self.volume_with_bytes(driver, create_volume)
-        size, larger = driver.disk(origin.id).size, new_volume(2 * self.size)
-        disk = driver.create_from(larger, new_snapshot(origin))
+    def test_create_from_a_smaller_snapshot_adds_zeros(self, case: CopyCase) -> None:
+        size, larger = case.disk.size, new_volume(2 * self.size)
+        disk = case.driver.create_from(larger, case.snapshot())
         assert disk.size >= larger.size
-        assert disk == driver.disk(larger.id)
-        assert not self.volume_difference(driver, larger, data)
-        added = self.read(driver, disk, size, 2 * self.size - size)
+        assert disk == case.driver.disk(larger.id)
+        assert not case.difference(larger, case.data)
+        added = self.read(case.driver, disk, size, 2 * self.size - size)
         assert added.count(0) == len(added)
-        driver.delete(larger.id)
+        case.driver.delete(larger.id)
 
     @requires("supports_snapshots")
-    def test_a_retried_create_from_changes_nothing(
-        self,
-        driver: VolumeDriver,
-        create_volume: Create,
-        new_snapshot: Snap,
-        volume: Volume,
-    ) -> None:
-        origin, _ = self.volume_with_bytes(driver, create_volume)
-        snapshot = new_snapshot(origin)
-        disk = driver.create_from(volume, snapshot)
-        other = self.overwrite(driver, volume)
-        assert driver.create_from(volume, snapshot) == disk
-        assert not self.volume_difference(driver, volume, other)
+    def test_a_retried_create_from_changes_nothing(self, case: CopyCase) -> None:
+        snapshot = case.snapshot()
+        disk = case.create_from(snapshot)
+        other = case.overwrite(case.volume)
+        assert case.create_from(snapshot) == disk
+        assert not case.difference(case.volume, other)
         # A caller that was killed does not know that the copy was complete, and may
         # have deleted the snapshot already: that of a clone is temporary.
-        driver.delete_snapshot(snapshot.id)
-        assert driver.create_from(volume, snapshot) == disk
-        assert not self.volume_difference(driver, volume, other)
+        case.driver.delete_snapshot(snapshot.id)
+        assert case.create_from(snapshot) == disk
+        assert not case.difference(case.volume, other)
 
     @requires("supports_snapshots")
     def test_create_from_finishes_an_incomplete_copy(
-        self,
-        build: Build,
-        driver: VolumeDriver,
-        create_volume: Create,
-        new_snapshot: Snap,
-        volume: Volume,
+        self, case: CopyCase, build: Build
     ) -> None:
-        origin, data = self.volume_with_bytes(driver, create_volume)
-        snapshot = new_snapshot(origin)
-        self.leave_incomplete_copy(driver, volume, snapshot)
+        snapshot = case.snapshot()
+        self.leave_incomplete_copy(case.driver, case.volume, snapshot)
         again = build()
         again.check()
-        again.create_from(volume, snapshot)
-        assert not self.volume_difference(again, volume, data)
+        again.create_from(case.volume, snapshot)
+        assert not self.volume_difference(again, case.volume, case.data)
 
     @requires("supports_snapshots")
-    def test_delete_of_an_incomplete_copy_frees_its_space(
-        self,
-        driver: VolumeDriver,
-        create_volume: Create,
-        new_snapshot: Snap,
-        volume: Volume,
-    ) -> None:
-        origin, _ = self.volume_with_bytes(driver, create_volume)
-        snapshot = new_snapshot(origin)
-        before = self.capacity_after_wipes(driver)
-        self.leave_incomplete_copy(driver, volume, snapshot)
-        driver.delete(volume.id)
-        driver.create_from(volume, snapshot)
-        driver.delete(volume.id)
-        self.wipe_deleted(driver)
-        assert self.has_same_space(driver.capacity(), before)
+    def test_delete_of_an_incomplete_copy_frees_its_space(self, case: CopyCase) -> None:
+        snapshot = case.snapshot()
+        before = self.capacity_after_wipes(case.driver)
+        self.leave_incomplete_copy(case.driver, case.volume, snapshot)
+        case.driver.delete(case.volume.id)
+        case.create_from(snapshot)
+        case.driver.delete(case.volume.id)
+        self.wipe_deleted(case.driver)
+        assert self.has_same_space(case.driver.capacity(), before)
 
     @requires("supports_snapshots")
     def test_create_from_an_unknown_snapshot_fails(
@@ -361,21 +340,15 @@ class CopyContract(ManageSnapshotContract):
 
     @requires("supports_snapshots")
     def test_create_from_in_a_full_pool_leaves_nothing(
-        self,
-        driver: VolumeDriver,
-        full_pool: FullPool,
-        create_volume: Create,
-        new_snapshot: Snap,
-        volume: Volume,
+        self, case: CopyCase, full_pool: FullPool
     ) -> None:
-        origin, data = self.volume_with_bytes(driver, create_volume)
-        snapshot = new_snapshot(origin)
+        snapshot = case.snapshot()
         with full_pool():
             with pytest.raises(NoSpace):
-                driver.create_from(volume, snapshot)
-            assert [disk.volume_id for disk in driver.disks()] == [origin.id]
-        driver.create_from(volume, snapshot)
-        assert not self.volume_difference(driver, volume, data)
+                case.create_from(snapshot)
+            assert case.volume_ids() == [case.origin.id]
+        case.create_from(snapshot)
+        assert not case.difference(case.volume, case.data)
 
     @requires("supports_snapshots")
     def test_copies_do_not_change_foreign_disks(

@@ -8,10 +8,9 @@ import uuid
 
 import pytest
 
-from lunshare.drivers.base import VolumeDriver
 from lunshare.drivers.conformance.ability_claims import requires
+from lunshare.drivers.conformance.copies import CopyCase
 from lunshare.drivers.conformance.point_in_time import PointInTimeContract
-from lunshare.drivers.conformance.volume_bytes import Create, Snap
 from lunshare.drivers.errors import DiskBusy, LostSnapshot, UnknownSnapshot
 from lunshare.drivers.values import Snapshot, Volume
 
@@ -21,93 +20,61 @@ class RevertContract(PointInTimeContract):
 
     @requires("supports_snapshots")
     def test_revert_restores_the_bytes_and_preserves_the_snapshot(
-        self,
-        driver: VolumeDriver,
-        create_volume: Create,
-        new_snapshot: Snap,
+        self, case: CopyCase
     ) -> None:
-        origin, data = self.volume_with_bytes(driver, create_volume)
-        before, snapshot = driver.disk(origin.id), new_snapshot(origin)
+        before, snapshot = case.disk, case.snapshot()
         for _ in range(2):
-            self.overwrite(driver, origin)
-            assert driver.revert(snapshot) == before
-            assert not self.volume_difference(driver, origin, data)
-            assert driver.snapshots() == (snapshot.id,)
+            case.overwrite(case.origin)
+            assert case.driver.revert(snapshot) == before
+            assert not case.difference(case.origin, case.data)
+            assert case.driver.snapshots() == (snapshot.id,)
 
     @requires("supports_snapshots", "extends_under_snapshots")
-    def test_revert_restores_the_size(
-        self,
-        driver: VolumeDriver,
-        create_volume: Create,
-        new_snapshot: Snap,
-    ) -> None:
-        origin, data = self.volume_with_bytes(driver, create_volume)
-        before, snapshot = driver.disk(origin.id), new_snapshot(origin)
-        driver.extend(Volume(origin.id, 2 * self.size))
-        assert driver.revert(snapshot) == before
-        assert not self.volume_difference(driver, origin, data)
+    def test_revert_restores_the_size(self, case: CopyCase) -> None:
+        before, snapshot = case.disk, case.snapshot()
+        case.driver.extend(Volume(case.origin.id, 2 * self.size))
+        assert case.driver.revert(snapshot) == before
+        assert not case.difference(case.origin, case.data)
 
     @requires("supports_snapshots")
-    def test_revert_preserves_other_snapshots(
-        self,
-        driver: VolumeDriver,
-        create_volume: Create,
-        new_snapshot: Snap,
-    ) -> None:
-        origin, data = self.volume_with_bytes(driver, create_volume)
-        first, other = new_snapshot(origin), self.overwrite(driver, origin)
-        second = new_snapshot(origin)
-        driver.revert(first)
-        assert not self.volume_difference(driver, origin, data)
-        assert set(driver.snapshots()) == {first.id, second.id}
-        driver.revert(second)
-        assert not self.volume_difference(driver, origin, other)
+    def test_revert_preserves_other_snapshots(self, case: CopyCase) -> None:
+        first, other = case.snapshot(), case.overwrite(case.origin)
+        second = case.snapshot()
+        case.driver.revert(first)
+        assert not case.difference(case.origin, case.data)
+        assert set(case.driver.snapshots()) == {first.id, second.id}
+        case.driver.revert(second)
+        assert not case.difference(case.origin, other)
 
     @requires("supports_snapshots")
-    def test_revert_refuses_an_open_disk(
-        self,
-        driver: VolumeDriver,
-        create_volume: Create,
-        new_snapshot: Snap,
-    ) -> None:
-        origin, _ = self.volume_with_bytes(driver, create_volume)
-        snapshot, other = new_snapshot(origin), self.overwrite(driver, origin)
+    def test_revert_refuses_an_open_disk(self, case: CopyCase) -> None:
+        snapshot, other = case.snapshot(), case.overwrite(case.origin)
         with (
-            self.held_open(driver, driver.disk(origin.id)),
+            self.held_open(case.driver, case.disk),
             pytest.raises(DiskBusy),
         ):
-            driver.revert(snapshot)
-        assert not self.volume_difference(driver, origin, other)
+            case.driver.revert(snapshot)
+        assert not case.difference(case.origin, other)
 
     @requires("supports_snapshots")
-    def test_revert_to_an_unknown_snapshot_fails(
-        self, driver: VolumeDriver, create_volume: Create
-    ) -> None:
-        origin, data = self.volume_with_bytes(driver, create_volume)
+    def test_revert_to_an_unknown_snapshot_fails(self, case: CopyCase) -> None:
         with pytest.raises(UnknownSnapshot):
-            driver.revert(Snapshot(str(uuid.uuid4()), origin.id, self.size))
-        assert not self.volume_difference(driver, origin, data)
+            case.driver.revert(Snapshot(str(uuid.uuid4()), case.origin.id, self.size))
+        assert not case.difference(case.origin, case.data)
 
     @requires("supports_snapshots")
-    def test_a_lost_snapshot_is_not_copied_or_reverted(
-        self,
-        driver: VolumeDriver,
-        create_volume: Create,
-        new_snapshot: Snap,
-        volume: Volume,
-    ) -> None:
-        origin, data = self.volume_with_bytes(driver, create_volume)
-        snapshot = new_snapshot(origin)
+    def test_a_lost_snapshot_is_not_copied_or_reverted(self, case: CopyCase) -> None:
+        snapshot = case.snapshot()
         if not self.can.loses_snapshots:
             return
-        self.lose_snapshot(driver, snapshot)
+        self.lose_snapshot(case.driver, snapshot)
         with pytest.raises(LostSnapshot) as raised:
-            driver.create_from(volume, snapshot)
+            case.create_from(snapshot)
         assert raised.value.snapshot_id == snapshot.id
         with pytest.raises(LostSnapshot):
-            driver.revert(snapshot)
-        assert [disk.volume_id for disk in driver.disks()] == [origin.id]
-        found = self.read(driver, driver.disk(origin.id), 0, len(data))
-        assert found == data
-        driver.delete_snapshot(snapshot.id)
-        assert driver.snapshots() == ()
+            case.driver.revert(snapshot)
+        assert case.volume_ids() == [case.origin.id]
+        found = self.read(case.driver, case.disk, 0, len(case.data))
+        assert found == case.data
+        case.driver.delete_snapshot(snapshot.id)
+        assert case.driver.snapshots() == ()
