@@ -55,14 +55,15 @@ def every_usage(connection: sa.Connection) -> dict[str, list[Any]]:
 
 def by_status(connection: sa.Connection) -> Totals:
     """Count volumes and attachments, in the form of status_totals."""
-    found: Totals = {}
+    totals: Totals = {}
     for kind, (table, place, status) in KINDS.items():
         of = METADATA.tables[table].c
-        columns = (sa.func.coalesce(of[place], ""), of[status])
+        place_name = sa.func.coalesce(sa.type_coerce(of[place], sa.String), "")
+        columns = (place_name, of[status])
         query = sa.select(*columns, sa.func.count()).where(of.deleted == sa.false())
         for row in connection.execute(query.group_by(*columns)):
-            found[kind, row[0], row[1]] = row[2]
-    return found
+            totals[kind, row[0], row[1]] = row[2]
+    return totals
 
 
 def totals_are_right(connection: sa.Connection) -> bool:
