@@ -70,7 +70,7 @@ from lunshare.agent.service.volumes.migrate import VolumeMigrator
 from lunshare.agent.service.volumes.reset_status import StatusResetter
 from lunshare.agent.service.volumes.revert import VolumeReverter
 from lunshare.agent.service.volumes.service import Volumes
-from lunshare.agent.threads.thread_share import share_of
+from lunshare.agent.threads.limit import share_of
 from lunshare.agent.timers import Timer
 from lunshare.agent.volume_locks import VolumeLocks
 from lunshare.drivers.base import Root

@@ -30,7 +30,7 @@ from lunshare.agent.model.errors import (
     Invalid,
     StartupError,
 )
-from lunshare.agent.threads.thread_share import seconds_to_wait, share_of
+from lunshare.agent.threads.limit import HANGING_SECONDS, Limit, share_of
 from lunshare.agent.threads.turn import waiting
 from lunshare.drivers import errors as driver_errors
 from lunshare.drivers import registry
@@ -64,45 +64,6 @@ _SUSPECT_SECONDS = 1.0
 #: Seconds after which a backend whose check is still running counts as down. An LVM
 #: command may wait for a large part of them behind other commands.
 LATE = 30.0
-
-
-class OperationLimit:
-    """Bounds how many requests work on a backend at once.
-
-    One more waits up to HANGING_SECONDS. It does not wait when running work has
-    taken longer than that: the storage hangs then, and waiting would hold threads
-    that other backends need.
-    """
-
-    def __init__(self, count: int) -> None:
-        self._free = threading.BoundedSemaphore(count)
-        self._since: dict[int, float] = {}
-
-    def acquire(self) -> bool:
-        """Return whether the calling thread may work."""
-        oldest = min(list(self._since.values()), default=None)
-        if not self._acquire(seconds_to_wait(oldest)):
-            return False
-        self._since[threading.get_ident()] = time.monotonic()
-        return True
-
-    def _acquire(self, wait: float) -> bool:
-        if self._free.acquire(blocking=False):
-            return True
-        with waiting():
-            return self._free.acquire(timeout=wait)
-
-    @property
-    def used(self) -> tuple[int, float]:
-        """Return how many requests work now, and since how many seconds the oldest."""
-        since = list(self._since.values())
-        moment = time.monotonic()
-        return len(since), moment - min(since, default=moment)
-
-    def release(self) -> None:
-        """Note that the calling thread is done."""
-        del self._since[threading.get_ident()]
-        self._free.release()
 
 
 class HealthCheck:
@@ -148,7 +109,7 @@ class NodeBackend:
     name: str
     drivers: Backend
     options: Mapping[str, Any]
-    slots: OperationLimit
+    operations: Limit
     capacity: Capacity | None = None
     wipes: tuple[Wipe, ...] = ()
     checked_at: float = 0.0
@@ -189,16 +150,14 @@ class NodeBackend:
 
         :raises BackendUnavailable: too many requests work on it already.
         """
-        if not self.slots.acquire():
-            raise BackendUnavailable(
-                f"backend {self.name} has too many operations in progress: try"
-                " again later, and check whether its storage hangs"
-            )
-        try:
+        with self.operations.place(HANGING_SECONDS) as operation:
+            if operation is None:
+                raise BackendUnavailable(
+                    f"backend {self.name} has too many operations in progress: try"
+                    " again later, and check whether its storage hangs"
+                )
             with self._watched():
                 yield self.drivers
-        finally:
-            self.slots.release()
 
     @contextmanager
     def for_access(
@@ -404,4 +363,4 @@ def _load_one(conf: cfg.ConfigOpts, name: str, root: Root, share: int) -> NodeBa
         drivers = Backend(volumes(name, options, root), target(name, options, root))
     except (driver_errors.DriverError, cfg.Error, ValueError) as error:
         raise StartupError(f"backend section [{name}]: {error}") from error
-    return NodeBackend(name, drivers, options, OperationLimit(share))
+    return NodeBackend(name, drivers, options, Limit(share))

@@ -15,7 +15,7 @@ from oslo_config import cfg
 
 from lunshare.agent.conf.unknown_options import unknown
 from lunshare.agent.model.errors import BackendFailed, StartupError
-from lunshare.agent.threads.thread_share import ThreadShare
+from lunshare.agent.threads.limit import Limit, patience
 from lunshare.agent.threads.turn import waiting
 
 _GROUP = "nova"
@@ -27,9 +27,9 @@ _TIMEOUT = 5
 class Nova:
     """A client of Nova's API, with the identity of the section [nova]."""
 
-    def __init__(self, adapter: Any, share: ThreadShare) -> None:
-        """``share``: the threads that may wait for Nova."""
-        self._adapter, self._share = adapter, share
+    def __init__(self, adapter: Any, limit: Limit) -> None:
+        """``limit``: the threads that may wait for Nova."""
+        self._adapter, self._limit = adapter, limit
 
     def attachment_of(self, server: str, volume_id: str) -> str | None:
         """Return the attachment by which a server has a volume; None without one.
@@ -38,13 +38,10 @@ class Nova:
 
         :raises BackendFailed: Nova does not answer, or not this.
         """
-        with waiting():
-            if not self._share.acquire():
+        with waiting(), self._limit.place(patience()) as holder:
+            if holder is None:
                 raise BackendFailed("Nova answers slowly: try again.")
-            try:
-                return self._ask(f"/servers/{server}/os-volume_attachments/{volume_id}")
-            finally:
-                self._share.release()
+            return self._ask(f"/servers/{server}/os-volume_attachments/{volume_id}")
 
     def _ask(self, path: str) -> str | None:
         try:
@@ -93,4 +90,4 @@ def client(conf: cfg.ConfigOpts, at_once: int) -> Nova | None:
         raise StartupError(f"[nova] is not usable: {error}") from error
     if wrong := unknown(conf, _GROUP):
         raise StartupError(f"[nova]: {', '.join(wrong)}: no such option")
-    return Nova(adapter, ThreadShare(at_once))
+    return Nova(adapter, Limit(at_once))

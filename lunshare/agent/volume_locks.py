@@ -8,19 +8,10 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-
-from oslo_concurrency import lockutils
+from weakref import WeakValueDictionary
 
 from lunshare.agent.model.errors import Busy
-from lunshare.agent.threads.thread_share import HANGING_SECONDS, seconds_to_wait
-from lunshare.agent.threads.turn import waiting
-
-
-@dataclass(frozen=True, slots=True)
-class _Holder:
-    purpose: str
-    since: float
+from lunshare.agent.threads.limit import HANGING_SECONDS, Holder, Limit
 
 
 class VolumeLocks:
@@ -38,9 +29,9 @@ class VolumeLocks:
         ``patient``: how many threads may wait for such operations.
         """
         self._timeout, self._hanging_after = timeout, hanging_after
-        self._patient = threading.BoundedSemaphore(patient)
-        self._semaphores = lockutils.Semaphores()
-        self._holders: dict[str, _Holder] = {}
+        self._patient = Limit(patient)
+        self._mutex = threading.Lock()
+        self._limits: WeakValueDictionary[str, Limit] = WeakValueDictionary()
 
     @contextmanager
     def volume(
@@ -50,44 +41,34 @@ class VolumeLocks:
 
         :raises Busy: the lock was not free within the timeout.
         """
-        lock: threading.Semaphore = self._semaphores.get(volume_id)
-        wait = self._timeout if timeout is None else timeout
-        if not self._acquire(lock, volume_id, wait):
-            raise self._busy_error(volume_id)
-        self._holders[volume_id] = _Holder(purpose, time.monotonic())
+        with self._mutex:
+            limit = self._limits.setdefault(volume_id, Limit(1, self._hanging_after))
+        seconds = self._timeout if timeout is None else timeout
+        holder = self._acquire(limit, purpose, seconds)
+        if holder is None:
+            raise _busy_error(volume_id, limit)
         try:
             yield
         finally:
-            del self._holders[volume_id]
-            lock.release()
+            limit.release(holder)
 
-    def _acquire(self, lock: threading.Semaphore, volume_id: str, wait: float) -> bool:
+    def _acquire(self, limit: Limit, purpose: str, seconds: float) -> Holder | None:
         """All wait until the running work counts as hanging; a few wait longer."""
-        if lock.acquire(blocking=False):
-            return True
-        with waiting():
-            return self._wait_for_lock(lock, volume_id, wait)
+        until = time.monotonic() + seconds
+        holder = limit.acquire(min(seconds, self._hanging_after), purpose)
+        if holder is not None or seconds <= 0:
+            return holder
+        with self._patient.place(0) as place:
+            if place is None:
+                return None
+            rest = until - time.monotonic()
+            return limit.acquire(rest, purpose, although_hanging=True)
 
-    def _wait_for_lock(
-        self, lock: threading.Semaphore, volume_id: str, wait: float
-    ) -> bool:
-        holder = self._holders.get(volume_id)
-        since = holder.since if holder else None
-        first_wait = min(wait, seconds_to_wait(since, self._hanging_after))
-        if lock.acquire(timeout=first_wait):
-            return True
-        if wait <= first_wait or not self._patient.acquire(blocking=False):
-            return False
-        try:
-            return lock.acquire(timeout=wait - first_wait)
-        finally:
-            self._patient.release()
 
-    def _busy_error(self, volume_id: str) -> Busy:
-        holder = self._holders.get(volume_id, _Holder("another request", 0.0))
-        seconds = time.monotonic() - holder.since if holder.since else 0.0
-        return Busy(
-            f"volume {volume_id} is busy: {holder.purpose} has been running for"
-            f" {seconds:.0f} seconds; try again when it is done",
-            id=volume_id,
-        )
+def _busy_error(volume_id: str, limit: Limit) -> Busy:
+    purpose = next((holder.purpose for holder in limit.holders), "another request")
+    return Busy(
+        f"volume {volume_id} is busy: {purpose} has been running for"
+        f" {limit.oldest_seconds:.0f} seconds; try again when it is done",
+        id=volume_id,
+    )

@@ -4,6 +4,10 @@
 
 A step that hangs occupies its thread until the kernel returns. A share or a volume
 group that hangs occupies only its part of the threads, so that the others continue.
+
+It is no ``lunshare.agent.threads.limit``: root imports nothing of the daemon, and one
+thread counts twice here, in total and for its medium. Nothing here counts as hanging: a
+caller's deadline says how long it waits.
 """
 
 from __future__ import annotations

@@ -345,7 +345,7 @@ def _until_refused(node: Node, volume: Volume) -> BackendUnavailable:
     """Both threads are in the driver once a third caller is refused."""
     backend = node.assembly.backends["fake"]
     deadline = threading.Event()
-    while len(backend.slots._since) < 2:
+    while len(backend.operations.holders) < 2:
         assert not deadline.wait(0.01)
     with pytest.raises(BackendUnavailable) as caught:
         attach(node, volume, "late")

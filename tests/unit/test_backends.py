@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from lunshare.agent import backends
-from lunshare.agent.backends import NodeBackend, OperationLimit
+from lunshare.agent.backends import NodeBackend
 from lunshare.agent.model.errors import BackendFailed, BackendUnavailable, Busy
 from lunshare.agent.model.records import NewVolume, Page
 from lunshare.agent.model.states import VolumeStatus
+from lunshare.agent.threads.limit import Limit
 from lunshare.agent.volume_locks import VolumeLocks
 from lunshare.drivers.backend import Backend
 from lunshare.drivers.conformance.fixtures import defaults
@@ -314,7 +315,7 @@ def test_storage_that_changes_during_a_check_is_checked_again() -> None:
     root = Helper("/nowhere")
     volumes = Following("fake", defaults(Following), root)
     target = FakeTarget("fake", defaults(FakeTarget), root)
-    backend = NodeBackend("fake", Backend(volumes, target), {}, OperationLimit(1))
+    backend = NodeBackend("fake", Backend(volumes, target), {}, Limit(1))
     backend.follow_storage()
     backend.start_check()
     until(lambda: volumes.checks == 2)

@@ -50,8 +50,8 @@ def test_a_forced_detach_closes_the_host_that_has_it_now(node: Node):
             forced = pool.submit(
                 node.services.status_resetter.force_detach, CTX, volume.id, row.id
             )
-            lock: Any = locks._semaphores.get(volume.id)
-            until(lambda: bool(lock._cond._waiters))
+            changed: Any = locks._limits[volume.id]._changed
+            until(lambda: bool(changed._waiters))
             exchange(node, row.id)
             node.target().failures.watch(refuse)
         with pytest.raises(Conflict, match="still has an access"):

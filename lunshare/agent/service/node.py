@@ -14,7 +14,7 @@ from lunshare.agent.db.sqlite.engine import Connection, Database
 from lunshare.agent.model.errors import Invalid, NotFound
 from lunshare.agent.model.records import Health, Pool, RequestContext, ServiceState
 from lunshare.agent.service import pool_stats
-from lunshare.agent.threads.thread_share import HANGING_SECONDS
+from lunshare.agent.threads.limit import HANGING_SECONDS
 
 _FIRST = 20.0  # seconds; the daemon gives its own, start_wait
 _VOLUME = "cinder-volume"

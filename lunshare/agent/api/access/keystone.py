@@ -25,7 +25,7 @@ from lunshare.agent import request_scope
 from lunshare.agent.api.access import token_answers
 from lunshare.agent.api.access.accepted_tokens import AcceptedTokens
 from lunshare.agent.model.errors import StartupError
-from lunshare.agent.threads.thread_share import ThreadShare
+from lunshare.agent.threads.limit import Limit, patience
 from lunshare.agent.threads.turn import waiting
 
 LOG = log.getLogger(__name__)
@@ -139,7 +139,7 @@ def wrap(app: App, conf: cfg.ConfigOpts, at_once: int) -> App:
     register(conf)
     auth_token = import_module("keystonemiddleware.auth_token")
     webob = import_module("webob.exc")
-    share, same = ThreadShare(at_once), OneAtATime()
+    checks, same = Limit(at_once), OneAtATime()
 
     class Protocol(auth_token.AuthProtocol):  # type: ignore[misc, name-defined]
         """Asks Keystone once about a token, however many requests have it.
@@ -153,13 +153,10 @@ def wrap(app: App, conf: cfg.ConfigOpts, at_once: int) -> App:
             known = self._token_cache.get(token)
             if known:
                 return known[0] if len(known) == 2 else known
-            with waiting():
-                if not share.acquire():
+            with waiting(), checks.place(patience()) as check:
+                if check is None:
                     raise webob.HTTPServiceUnavailable("Keystone is slow.")
-                try:
-                    return self._fetch_once(token, kwargs)
-                finally:
-                    share.release()
+                return self._fetch_once(token, kwargs)
 
         def _fetch_once(self, token: str, kwargs: dict[str, Any]) -> Any:
             began = time.monotonic()

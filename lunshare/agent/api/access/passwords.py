@@ -23,7 +23,7 @@ import bcrypt
 from lunshare.agent import users_file
 from lunshare.agent.api.faults import Fault
 from lunshare.agent.model.errors import StartupError
-from lunshare.agent.threads.thread_share import ThreadShare
+from lunshare.agent.threads.limit import Limit, patience
 from lunshare.agent.threads.turn import waiting
 from lunshare.agent.users_file import User, UsersFileError
 from lunshare.agent.watched_files import WatchedFiles
@@ -50,7 +50,7 @@ class Passwords:
         """
         self._path = path
         self._key = os.urandom(32)
-        self._share = ThreadShare(at_once)
+        self._checks = Limit(at_once)
         self._lock = threading.Lock()
         self._remembered: dict[str, tuple[bytes, float]] = {}
         self._watch = WatchedFiles(lambda: (path,), self._read_changed)
@@ -81,16 +81,13 @@ class Passwords:
         return user
 
     def _is_right(self, user: User | None, password: bytes) -> bool:
-        with waiting():
-            if not self._share.acquire():
+        with waiting(), self._checks.place(patience()) as check:
+            if check is None:
                 raise Fault(503, "Too many passwords are checked: try again.", _RETRY)
-            try:
-                # Another request of the same client may have waited before this one.
-                if user is not None and self._is_remembered(user, password):
-                    return True
-                return _matches(user.password if user else self._nobody, password)
-            finally:
-                self._share.release()
+            # Another request of the same client may have waited before this one.
+            if user is not None and self._is_remembered(user, password):
+                return True
+            return _matches(user.password if user else self._nobody, password)
 
     def _is_remembered(self, user: User, password: bytes) -> bool:
         known, until = self._remembered.get(user.name, (b"", 0.0))

@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TooLate
 
 from lunshare.agent.api.faults import Fault
+from lunshare.agent.threads.limit import Holder, Limit
 from lunshare.agent.threads.turn import waiting
 
 LOG = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ class RemoteChecks:
 
         One more waits a moment, and fails: the threads are for all requests.
         """
-        self._free, self._seconds = threading.Semaphore(at_once), seconds
+        self._limit, self._seconds = Limit(at_once, seconds), seconds
 
     def ask(self, decide: Callable[[], bool]) -> bool:
         """Return what ``decide`` returns, which asks a server.
@@ -44,8 +45,8 @@ class RemoteChecks:
         answer: Future[bool] = Future()
         try:
             with waiting():
-                if self._free.acquire(timeout=_QUEUE_SECONDS):
-                    self._start(decide, answer)
+                if holder := self._limit.acquire(_QUEUE_SECONDS):
+                    self._start(holder, decide, answer)
                     return answer.result(self._seconds)
             LOG.warning("[policy] other requests are waiting for a server")
         except TooLate:
@@ -54,23 +55,30 @@ class RemoteChecks:
             LOG.warning("[policy] a check by a server failed: %s", error)
         raise Fault(503, "The policy server does not answer: try again.", _RETRY)
 
-    def _start(self, decide: Callable[[], bool], answer: Future[bool]) -> None:
+    def _start(
+        self, holder: Holder, decide: Callable[[], bool], answer: Future[bool]
+    ) -> None:
         thread = threading.Thread(
-            target=self._run, args=(decide, answer), name="policy check", daemon=True
+            target=self._run,
+            args=(holder, decide, answer),
+            name="policy check",
+            daemon=True,
         )
         try:
             thread.start()
         except RuntimeError:  # there are too many threads
-            self._free.release()
+            self._limit.release(holder)
             raise
 
-    def _run(self, decide: Callable[[], bool], answer: Future[bool]) -> None:
+    def _run(
+        self, holder: Holder, decide: Callable[[], bool], answer: Future[bool]
+    ) -> None:
         try:
             answer.set_result(bool(decide()))
         except Exception as error:
             answer.set_exception(error)
         finally:
-            self._free.release()
+            self._limit.release(holder)
 
 
 def remote_rules(checks: Mapping[str, object]) -> frozenset[str]:

@@ -171,12 +171,12 @@ _BACKEND_GAUGES = (
     BackendGauge(
         "lunshare_backend_requests",
         "Requests that work on the backend now.",
-        lambda b: b.slots.used[0],
+        lambda b: len(b.operations.holders),
     ),
     BackendGauge(
         "lunshare_backend_oldest_request_seconds",
         "How long the oldest of them has worked on the backend, 0 without one.",
-        lambda b: b.slots.used[1],
+        lambda b: b.operations.oldest_seconds,
     ),
     BackendGauge(
         "lunshare_pool_capacity_bytes",
