@@ -91,11 +91,11 @@ class Assembled:
     def read_stats(self) -> dict[str, Any]:
         """Return the stats of the backend, and repeat what failed at the start."""
         stats = SchedulerStats(self.backend, self._of_operator())
-        found = stats.read()
+        figures = stats.read()
         self._note_problem(stats.problem)
         if stats.problem is None:
             self._repeat()
-        return found
+        return figures
 
     def problem_of(self, sent: Mapping[str, Any]) -> str:
         """Return why a connector cannot be used, or an empty text."""
@@ -217,7 +217,8 @@ class Assembled:
         What may be on a lost part of the pool waits for that part.
         """
         try:
-            later = {each.id: each for each in self._read_again(self._later.values())}
+            volumes = self._read_again(self._later.values())
+            later = {volume.id: volume for volume in volumes}
             unlisted, self._unlisted = self._read_again(self._unlisted), []
             if unlisted:
                 self.start_volumes(unlisted, self._host)
@@ -232,8 +233,8 @@ class Assembled:
 
     def _read_again(self, volumes: Iterable[Any]) -> list[Any]:
         """Return those of these volumes that are still on this backend."""
-        found = self._rows.read_again(volumes)
-        return [each for each in found if backend_of(str(each.host)) == self._host]
+        rows = self._rows.read_again(volumes)
+        return [row for row in rows if backend_of(str(row.host)) == self._host]
 
     def _report_unknown(self, known: set[str], live: set[str], host: str) -> None:
         """Log disks and exports without a volume. They are not touched.
@@ -247,8 +248,8 @@ class Assembled:
             return
         if exports := live - known:
             exports -= self._rows.on_node(exports, node_of(host))
-        for what, found in (("disks", disks - known), ("exports", exports)):
-            if unknown := sorted(found):
+        for what, ids in (("disks", disks - known), ("exports", exports)):
+            if unknown := sorted(ids):
                 LOG.warning(
                     "[%s] %d %s without a volume of this backend, such as: %s",
                     self.name,

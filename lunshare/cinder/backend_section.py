@@ -64,7 +64,7 @@ class Section:
         self._conf = cfg.ConfigOpts()
         self._conf(args=[], default_config_files=files, default_config_dirs=directories)
         self._conf.register_opts(
-            [cfg.StrOpt(each, default=getattr(conf, each)) for each in _REFERRED]
+            [cfg.StrOpt(name, default=getattr(conf, name)) for name in _REFERRED]
         )
         self._known: set[str] = set()
 
@@ -134,13 +134,13 @@ class Section:
     def _check_alone(self, options: Mapping[str, Any]) -> None:
         """:raises Misconfigured: Cinder's LVM driver serves the same targets."""
         for other in self._cinder.enabled_backends or ():
-            given = self._texts(_SHARED) | self._texts(other)
+            texts = self._texts(_SHARED) | self._texts(other)
             if (
                 other != self.name
-                and given.get("volume_driver", _PEER) == _PEER
-                and given.get("volume_group", _PEER_GROUP)
+                and texts.get("volume_driver", _PEER) == _PEER
+                and texts.get("volume_group", _PEER_GROUP)
                 == options.get("volume_group")
-                and given.get("target_prefix", _PEER_PREFIX)
+                and texts.get("target_prefix", _PEER_PREFIX)
                 == options.get("target_prefix")
             ):
                 raise Misconfigured(
@@ -159,10 +159,10 @@ class Section:
 
     def _texts(self, section: str) -> dict[str, str]:
         """Return what the files have in a section, as it is written."""
-        found: dict[str, str] = {}
+        texts: dict[str, str] = {}
         for file in self._files:
             sections: dict[str, dict[str, list[str]]] = {}
             cfg.ConfigParser(file, sections).parse()
-            given = sections.get(section, {})
-            found |= {name: values[-1] for name, values in given.items()}
-        return found
+            options = sections.get(section, {})
+            texts |= {name: values[-1] for name, values in options.items()}
+        return texts

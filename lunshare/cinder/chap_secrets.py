@@ -41,10 +41,10 @@ def of_host(stored: str | None, initiator: str) -> Auth | None:
     """Return the credentials of a host; None if the volume has none yet."""
     if shared := _SHARED.fullmatch(stored or ""):
         return Auth(shared[1], shared[2])
-    found = _STORED.fullmatch(stored or "")
-    if found is None:
+    match = _STORED.fullmatch(stored or "")
+    if match is None:
         return None
-    key = bytes.fromhex(found[1])
+    key = bytes.fromhex(match[1])
     return Auth(
         _text(key, "user", initiator, chap_text.USERNAME_LENGTH),
         _text(key, "secret", initiator, chap_text.SECRET_LENGTH),

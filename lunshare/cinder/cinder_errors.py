@@ -30,9 +30,9 @@ def as_cinder() -> Iterator[None]:
     :raises InvalidInput: a value is not valid; it names the field.
     :raises VolumeBackendAPIException: every other error.
     """
-    asked = oslo_context.get_current()
+    request = oslo_context.get_current()
     try:
-        with request_ids.of(asked.request_id if asked else request_ids.NONE):
+        with request_ids.of(request.request_id if request else request_ids.NONE):
             yield
     except errors.DiskBusy as error:
         raise exception.VolumeIsBusy(str(error)) from error

@@ -36,9 +36,9 @@ class CinderRows:
         :raises VolumeNotFound: Cinder's; the volume is deleted.
         """
         admin = context.get_admin_context()
-        found = objects.VolumeAttachmentList.get_all_by_volume_id(admin, volume.id)
+        rows = objects.VolumeAttachmentList.get_all_by_volume_id(admin, volume.id)
         metadata = self._database.volume_admin_metadata_get(admin, volume.id)
-        return _hosts(volume, found, metadata)
+        return _hosts(volume, rows, metadata)
 
     def store_direct(self, volume: Any, initiator: str, mode: Mode) -> None:
         """Store a connection that has no attachment."""
@@ -59,22 +59,22 @@ class CinderRows:
     def host_of(self, volume_id: str) -> str | None:
         """Return the host@backend#pool of a volume, also of a deleted one."""
         admin = context.get_admin_context(read_deleted="yes")
-        found = objects.VolumeList.get_all(admin, filters={"id": volume_id})
-        return next((str(each.host) for each in found), None)
+        rows = objects.VolumeList.get_all(admin, filters={"id": volume_id})
+        return next((str(row.host) for row in rows), None)
 
     def read_again(self, volumes: Iterable[Any]) -> list[Any]:
         """Return these volumes as they are now, without deleted ones: one query."""
-        wanted = {"id": sorted(volume.id for volume in volumes)}
-        if not wanted["id"]:
+        filters = {"id": sorted(volume.id for volume in volumes)}
+        if not filters["id"]:
             return []
-        found = objects.VolumeList.get_all(context.get_admin_context(), filters=wanted)
-        return list(found)
+        rows = objects.VolumeList.get_all(context.get_admin_context(), filters=filters)
+        return list(rows)
 
     def on_node(self, volume_ids: Iterable[str], node: str) -> set[str]:
         """Return which of these are volumes of a backend of that node: one query."""
-        wanted = {"id": sorted(volume_ids)}
-        found = objects.VolumeList.get_all(context.get_admin_context(), filters=wanted)
-        return {each.id for each in found if node_of(str(each.host)) == node}
+        filters = {"id": sorted(volume_ids)}
+        rows = objects.VolumeList.get_all(context.get_admin_context(), filters=filters)
+        return {row.id for row in rows if node_of(str(row.host)) == node}
 
 
 def has_direct(volume: Any) -> bool:

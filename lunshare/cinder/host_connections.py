@@ -209,8 +209,8 @@ class HostConnections:
         if mode is not None:
             for row in rows:
                 _need_same_mode(initiator, wanted_access.mode_of(row), mode, row.id)
-            for each in self._unfinished.openings(hosts, initiator):
-                _need_same_mode(initiator, each.mode, mode, each.attachment_id)
+            for opening in self._unfinished.openings(hosts, initiator):
+                _need_same_mode(initiator, opening.mode, mode, opening.attachment_id)
         owners = hosts.reserved or rows
         attachment_id = owners[0].id if len(owners) == 1 else ""
         # Without a mode yet, it is read-only until cinder-api has stored one.
@@ -274,8 +274,8 @@ class HostConnections:
         """Detach what Cinder deletes without a name; return the other hosts."""
         rows = [row for row in hosts.rows if row.open]
         if not rows:
-            for each in self._unfinished.openings(hosts):
-                self._unfinished.cancel_openings(volume.name_id, each.initiator, None)
+            for access in self._unfinished.openings(hosts):
+                self._unfinished.cancel_openings(volume.name_id, access.initiator, None)
         with (
             self._forgetting_direct(volume, hosts, list(hosts.direct)) as others,
             self._detaching(volume, rows),
@@ -334,9 +334,10 @@ class HostConnections:
         unknown = wanted_access.without_secret(accesses)
         if not (unknown and self._backend.target.abilities.checks_credentials):
             return self._backend.apply(volume, accesses, only)
-        known = [each for each in accesses if each.initiator not in unknown]
-        if known:
-            self._backend.apply(volume, known, {each.initiator for each in known})
+        complete = [access for access in accesses if access.initiator not in unknown]
+        if complete:
+            initiators = {access.initiator for access in complete}
+            self._backend.apply(volume, complete, initiators)
         raise wanted_access.no_secret(volume.id, unknown)
 
     def _apply_host(self, volume: Any, hosts: VolumeHosts, initiator: str) -> None:

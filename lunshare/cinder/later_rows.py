@@ -148,8 +148,8 @@ class LaterRows:
         if stored and stored.connection in self._unfinished.detached_connections(hosts):
             return True
         if was_open or stored:
-            found = self._unfinished.of_host(hosts, initiator)
-            if not (was_open and found == opening.access):
+            access = self._unfinished.of_host(hosts, initiator)
+            if not (was_open and access == opening.access):
                 self.apply_or_repeat(volume, hosts, initiator)
         if stored:
             self._close_others(volume, opening.before, hosts)
@@ -163,7 +163,7 @@ class LaterRows:
     ) -> bool:
         """Close an access whose row was deleted while it was being stored."""
         attachment_id = self._unfinished.pop_unconfirmed(row.connection)
-        if attachment_id and attachment_id not in {each.id for each in hosts.rows}:
+        if attachment_id and attachment_id not in {row.id for row in hosts.rows}:
             self.apply_or_repeat(volume, hosts, row.initiator)
         return True
 
@@ -223,8 +223,8 @@ class LaterRows:
         waited: float,
     ) -> bool:
         """Apply the hosts of what has been deleted since the last call."""
-        known = {row.id for row in hosts.rows}
-        for row in [each for each in pending if each.id not in known]:
+        ids = {row.id for row in hosts.rows}
+        for row in [row for row in pending if row.id not in ids]:
             self._apply_host(volume, hosts, row.initiator)
             self._unfinished.note_closed(row)
             pending.remove(row)

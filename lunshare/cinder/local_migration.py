@@ -71,13 +71,13 @@ class LocalMigration:
             return False
         self._backend.target.remove(volume.id)
         # Pools round sizes up, each in its own way.
-        wanted = Volume(volume.id, max(volume.size, source.size))
+        copy = Volume(volume.id, max(volume.size, source.size))
         try:
-            target.create(wanted)
+            target.create(copy)
         except Unsupported:  # a pool of the same volume group has this name
             return False
         try:
-            target.fill(wanted, source)
+            target.fill(copy, source)
         except BaseException:
             target.delete(volume.id)
             raise

@@ -47,6 +47,6 @@ def _node() -> str:
 def _section_of(target: Mapping[str, Any]) -> str | None:
     """Return the section of a backend of lunshare with this machine's id, or None."""
     stats = target.get("capabilities") or {}
-    kind, _, rest = str(stats.get("location_info", "")).partition(":")
-    node, _, section = rest.partition(":")
+    kind, _, place = str(stats.get("location_info", "")).partition(":")
+    node, _, section = place.partition(":")
     return section if kind == "lunshare" and node and node == _node() else None

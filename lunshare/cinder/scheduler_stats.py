@@ -38,27 +38,27 @@ class SchedulerStats:
         A backend that fails its check, or whose pool is closed, has no space: the
         filters of Cinder's scheduler do not read the state.
         """
-        found, volumes, self.problem = _NOTHING, 0, None
+        capacity, volumes, self.problem = _NOTHING, 0, None
         wipes: tuple[Wipe, ...] = ()
         try:
             self._backend.volumes.check()
             self._backend.target.check()
-            found = self._backend.volumes.capacity()
+            capacity = self._backend.volumes.capacity()
             wipes = self._backend.volumes.wipes()
             volumes = self._count_disks()
         except DriverError as error:
             self.problem = str(error)
         caps = {
-            **backend_stats.of_pool(self._backend, found, wipes),
+            **backend_stats.of_pool(self._backend, capacity, wipes),
             **backend_stats.OF_VENDOR,
             "clone_across_pools": False,
             "consistent_group_snapshot_enabled": False,
             "total_volumes": volumes,
             "backend_state": "down" if self.problem else "up",
-            "state_reason": self.problem or found.closed or None,
+            "state_reason": self.problem or capacity.closed or None,
             **self._of_operator,
         }
-        if self.problem or found.closed:
+        if self.problem or capacity.closed:
             caps |= _without_space(caps)
         return {**{key: caps[key] for key in _OF_BACKEND}, "pools": [caps]}
 

@@ -35,12 +35,12 @@ class Opening:
 
     def stored(self, hosts: VolumeHosts) -> AttachmentRow | None:
         """Return its row, if it has the connector and the mode."""
-        found = (
+        rows = (
             row
             for row in hosts.rows
             if row.connection == self.connection and row.attach_mode is not None
         )
-        return next(found, None)
+        return next(rows, None)
 
     def deleted(self, hosts: VolumeHosts) -> bool:
         """Return whether its attachment has been deleted."""
@@ -105,13 +105,13 @@ class Unfinished:
         self, volume_id: str, initiator: str, connection: str | None
     ) -> None:
         """Note that a detach has ended this opening, or every one of its host."""
-        for each in list(self._opening.values()):
-            same_host = (each.volume_id, each.access.initiator) == (
+        for opening in list(self._opening.values()):
+            same_host = (opening.volume_id, opening.access.initiator) == (
                 volume_id,
                 initiator,
             )
-            if same_host and connection in (None, each.connection):
-                self.end_opening(each)
+            if same_host and connection in (None, opening.connection):
+                self.end_opening(opening)
 
     def add_unconfirmed(self, row: AttachmentRow) -> None:
         """Note a stored connection; another request may be deleting its row."""
@@ -130,11 +130,11 @@ class Unfinished:
     def openings(self, hosts: VolumeHosts, initiator: str = "") -> list[Connector]:
         """Return the accesses that are being opened, to one host or to all."""
         return [
-            each.access
-            for each in self._opening.values()
-            if each.volume_id == hosts.volume_id
-            and initiator in ("", each.access.initiator)
-            and not each.deleted(hosts)
+            opening.access
+            for opening in self._opening.values()
+            if opening.volume_id == hosts.volume_id
+            and initiator in ("", opening.access.initiator)
+            and not opening.deleted(hosts)
         ]
 
     def start_detach(self, volume_id: str, row: AttachmentRow) -> None:
@@ -154,27 +154,27 @@ class Unfinished:
     def forget_volume(self, volume_id: str) -> None:
         """Note that the volume is deleted."""
         self._detached.pop(volume_id, None)
-        for each in list(self._opening.values()):
-            if each.volume_id == volume_id:
-                self.end_opening(each)
+        for opening in list(self._opening.values()):
+            if opening.volume_id == volume_id:
+                self.end_opening(opening)
 
     def of_host(self, hosts: VolumeHosts, initiator: str) -> Connector | None:
         """Return the access that a host should have, or None."""
-        found = of_host(hosts, initiator, self.detached_connections(hosts))
+        stored = of_host(hosts, initiator, self.detached_connections(hosts))
         opening = self.openings(hosts, initiator)
         if not opening:
-            return found
-        modes = [each.mode for each in (found, *opening) if each is not None]
+            return stored
+        modes = [access.mode for access in (stored, *opening) if access is not None]
         mode = Mode.RW if Mode.RW in modes else Mode.RO
         auth = opening[-1].auth  # what the answer has
-        return replace(found or opening[-1], mode=mode, auth=auth)
+        return replace(stored or opening[-1], mode=mode, auth=auth)
 
     def of_volume(self, hosts: VolumeHosts) -> dict[str, Connector]:
         """Return every access that the volume should have, by initiator."""
         names = set(wanted(hosts))
-        names |= {each.initiator for each in self.openings(hosts)}
-        found = (self.of_host(hosts, name) for name in sorted(names))
-        return {each.initiator: each for each in found if each is not None}
+        names |= {access.initiator for access in self.openings(hosts)}
+        accesses = (self.of_host(hosts, name) for name in sorted(names))
+        return {access.initiator: access for access in accesses if access is not None}
 
     def detached_connections(self, hosts: VolumeHosts) -> frozenset[str]:
         """Return the detached connections whose rows exist, and forget the others."""

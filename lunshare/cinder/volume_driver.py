@@ -64,9 +64,9 @@ class LunshareDriver(cinder_base.VolumeDriver):  # type: ignore[misc]
 
     @translated
     def create_volume(self, volume: Any) -> dict[str, Any]:
-        wanted = driver_volume(volume)
-        with self._made.connections.locked(wanted.id):
-            self._made.backend.create(wanted)
+        new = driver_volume(volume)
+        with self._made.connections.locked(new.id):
+            self._made.backend.create(new)
         return self._new_auth()
 
     @translated
@@ -81,42 +81,42 @@ class LunshareDriver(cinder_base.VolumeDriver):  # type: ignore[misc]
 
     @translated
     def extend_volume(self, volume: Any, new_size: int) -> None:
-        wanted = Volume(volume.name_id, new_size * GIB)
-        with self._made.connections.locked(wanted.id):
-            self._made.backend.volumes.extend(wanted)
-            self._made.connections.show_size(volume, wanted.size)
+        new = Volume(volume.name_id, new_size * GIB)
+        with self._made.connections.locked(new.id):
+            self._made.backend.volumes.extend(new)
+            self._made.connections.show_size(volume, new.size)
 
     @translated
     def create_volume_from_snapshot(self, volume: Any, snapshot: Any) -> dict[str, Any]:
-        wanted = driver_volume(volume)
-        with self._made.connections.locked(wanted.id):
-            self._made.backend.volumes.create_from(wanted, driver_snapshot(snapshot))
+        new = driver_volume(volume)
+        with self._made.connections.locked(new.id):
+            self._made.backend.volumes.create_from(new, driver_snapshot(snapshot))
         return self._new_auth()
 
     @translated
     def create_cloned_volume(self, volume: Any, src_vref: Any) -> dict[str, Any]:
-        wanted, source = driver_volume(volume), driver_volume(src_vref)
-        temporary, made = Snapshot(wanted.id, source.id, source.size), self._made
-        with made.connections.locked(source.id):
+        new, source = driver_volume(volume), driver_volume(src_vref)
+        temporary, parts = Snapshot(new.id, source.id, source.size), self._made
+        with parts.connections.locked(source.id):
             if self._clones_at_once:
-                with made.connections.locked(wanted.id):
-                    made.backend.volumes.clone(wanted, source)
+                with parts.connections.locked(new.id):
+                    parts.backend.volumes.clone(new, source)
                 return self._new_auth()
-            made.backend.volumes.create_snapshot(temporary)
-        with made.connections.locked(wanted.id):
+            parts.backend.volumes.create_snapshot(temporary)
+        with parts.connections.locked(new.id):
             try:
-                made.backend.volumes.create_from(wanted, temporary)
+                parts.backend.volumes.create_from(new, temporary)
             finally:
-                made.backend.delete_snapshot(temporary.id)
+                parts.backend.delete_snapshot(temporary.id)
         return self._new_auth()
 
     # Snapshots
 
     @translated
     def create_snapshot(self, snapshot: Any) -> None:
-        wanted = driver_snapshot(snapshot)
-        with self._made.connections.locked(wanted.volume_id):
-            self._made.backend.volumes.create_snapshot(wanted)
+        new = driver_snapshot(snapshot)
+        with self._made.connections.locked(new.volume_id):
+            self._made.backend.volumes.create_snapshot(new)
 
     @translated
     def delete_snapshot(self, snapshot: Any) -> None:
@@ -129,10 +129,10 @@ class LunshareDriver(cinder_base.VolumeDriver):  # type: ignore[misc]
 
     @translated
     def revert_to_snapshot(self, context: Any, volume: Any, snapshot: Any) -> None:
-        wanted = driver_volume(volume)
-        with self._made.connections.locked(wanted.id):
+        target = driver_volume(volume)
+        with self._made.connections.locked(target.id):
             self._made.backend.volumes.revert(driver_snapshot(snapshot))
-            self._made.backend.volumes.extend(wanted)
+            self._made.backend.volumes.extend(target)
 
     def snapshot_revert_use_temp_snapshot(self) -> bool:
         """A killed revert is repeated, so no copy of the volume is needed."""
@@ -198,9 +198,9 @@ class LunshareDriver(cinder_base.VolumeDriver):  # type: ignore[misc]
 
         Hosts that another driver has attached keep the credentials of that driver.
         """
-        known = chap_secrets.is_provider_auth(volume.provider_auth)
-        shared = not known and chap_secrets.of_host(volume.provider_auth, "")
-        keep = known or (shared and self._made.connections.has_hosts(volume))
+        is_known = chap_secrets.is_provider_auth(volume.provider_auth)
+        shared = not is_known and chap_secrets.of_host(volume.provider_auth, "")
+        keep = is_known or (shared and self._made.connections.has_hosts(volume))
         changes = {} if keep else self._new_auth()
         location = self._made.connections.provider_location(volume)
         if location and location != volume.provider_location:
@@ -327,9 +327,9 @@ class LunshareDriver(cinder_base.VolumeDriver):  # type: ignore[misc]
 
     @translated
     def unmanage_snapshot(self, snapshot: Any) -> None:
-        wanted = driver_snapshot(snapshot)
-        with self._made.connections.locked(wanted.volume_id):
-            self._made.backend.volumes.unmanage_snapshot(wanted)
+        former = driver_snapshot(snapshot)
+        with self._made.connections.locked(former.volume_id):
+            self._made.backend.volumes.unmanage_snapshot(former)
 
     # The service
 
@@ -360,9 +360,9 @@ class LunshareDriver(cinder_base.VolumeDriver):  # type: ignore[misc]
 
     @translated
     def _extend_to_size(self, volume: Any) -> None:
-        wanted = driver_volume(volume)
-        with self._made.connections.locked(wanted.id):
-            self._made.backend.volumes.extend(wanted)
+        new = driver_volume(volume)
+        with self._made.connections.locked(new.id):
+            self._made.backend.volumes.extend(new)
 
     @property
     def _reserves_space(self) -> bool:

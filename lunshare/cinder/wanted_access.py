@@ -120,8 +120,8 @@ class VolumeHosts:
 def wanted(hosts: VolumeHosts) -> dict[str, Connector]:
     """Return every access that the target should have, by initiator."""
     names = hosts.initiators | set(hosts.direct)
-    found = (of_host(hosts, name) for name in sorted(names))
-    return {each.initiator: each for each in found if each is not None}
+    accesses = (of_host(hosts, name) for name in sorted(names))
+    return {access.initiator: access for access in accesses if access is not None}
 
 
 def of_host(
@@ -146,14 +146,14 @@ def connector(
     hosts: VolumeHosts, initiator: str, mode: Mode, attachment_id: str
 ) -> Connector:
     """Return an access of a host. It keeps credentials of an earlier answer."""
-    known = (row.auth for row in hosts.rows_of(initiator) if row.auth)
-    auth = next(known, None) or chap_secrets.of_host(hosts.provider_auth, initiator)
+    secrets = (row.auth for row in hosts.rows_of(initiator) if row.auth)
+    auth = next(secrets, None) or chap_secrets.of_host(hosts.provider_auth, initiator)
     return Connector(initiator, mode, attachment_id, auth)
 
 
 def without_secret(accesses: Iterable[Connector]) -> list[str]:
     """Return the initiators for which CHAP would be switched off."""
-    return [each.initiator for each in accesses if each.auth is None]
+    return [access.initiator for access in accesses if access.auth is None]
 
 
 def no_secret(volume_id: str, initiators: Iterable[str]) -> Misconfigured:

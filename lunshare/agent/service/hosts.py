@@ -41,11 +41,11 @@ class Hosts:
         """
         rows, names = self._read_rows(volume_id)
         live, unread = self._read_live(names, volume_id)
-        found: Lines = []
+        lines: Lines = []
         for volume in self._read_volumes(rows.keys() | live.keys()):
             export, why = live.get(volume.id), unread.get(volume.backend)
-            found += compare(volume, rows.get(volume.id, ()), export, why)
-        return found
+            lines += compare(volume, rows.get(volume.id, ()), export, why)
+        return lines
 
     def _read_rows(self, volume_id: str | None) -> tuple[ByVolume, Names]:
         """Return attachments by volume, and the backends to read."""
@@ -55,16 +55,16 @@ class Hosts:
             else:
                 names = [volumes.require_row(connection, volume_id).backend]
                 rows = attachments.of_volume(connection, volume_id)
-        found: ByVolume = {volume_id: []} if volume_id else {}
+        by_volume: ByVolume = {volume_id: []} if volume_id else {}
         for row in rows:
-            found.setdefault(row.volume_id, []).append(row)
-        return found, names
+            by_volume.setdefault(row.volume_id, []).append(row)
+        return by_volume, names
 
     def _read_volumes(self, ids: Iterable[str]) -> Volumes:
         """Return the volumes that have a row; orphans have a list of their own."""
         with self._db.reading() as connection:
-            known = volumes.get_many(connection, [*ids])
-        return sorted(known, key=lambda volume: volume.id)
+            volumes_shown = volumes.get_many(connection, [*ids])
+        return sorted(volumes_shown, key=lambda volume: volume.id)
 
     def _read_live(self, names: Iterable[str], volume_id: str | None) -> Live:
         live: dict[str, LiveExport] = {}
@@ -84,8 +84,8 @@ def _observe(backend: NodeBackend, volume_id: str | None) -> tuple[LiveExport, .
     with backend.for_request() as driver:
         if volume_id is None:
             return driver.target.observe()
-        one = driver.target.observe_volume(volume_id)
-        return (one,) if one else ()
+        export = driver.target.observe_volume(volume_id)
+        return (export,) if export else ()
 
 
 def compare(
@@ -96,12 +96,13 @@ def compare(
 ) -> Iterator[HostAccess]:
     """Return a line for each attachment, then for each access without one. Pure."""
     rows = [row for row in rows if row.initiator]
-    wanted = {each.initiator: each.mode for each in wanted_state.connectors(rows)}
-    live = {each.initiator: each for each in export.connectors} if export else {}
+    modes = {access.initiator: access.mode for access in wanted_state.connectors(rows)}
+    accesses = export.connectors if export else ()
+    live = {access.initiator: access for access in accesses}
     for row in rows:
         initiator = str(row.initiator)
         line = _live_line(volume, initiator, live.get(initiator), unread)
-        mode = wanted.get(initiator)
+        mode = modes.get(initiator)
         yield replace(
             line,
             host=row.attached_host,

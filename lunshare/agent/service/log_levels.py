@@ -45,9 +45,9 @@ class LogLevels:
         }
 
     def _loggers(self, prefix: str) -> list[logging.Logger]:
-        wanted = prefix or ROOT
-        if wanted != ROOT and not wanted.startswith(f"{ROOT}."):
+        start = prefix or ROOT
+        if start != ROOT and not start.startswith(f"{ROOT}."):
             raise Invalid(f"prefix: give {ROOT}, or a part of it such as {ROOT}.agent.")
-        names = [n for n in logging.root.manager.loggerDict if n.startswith(wanted)]
-        names = sorted({wanted.rstrip("."), *names})
+        names = [n for n in logging.root.manager.loggerDict if n.startswith(start)]
+        names = sorted({start.rstrip("."), *names})
         return [logging.getLogger(name) for name in names]

@@ -108,8 +108,8 @@ class Messages:
         if fault is None or ctx is None:
             return
         kind, action, what = fault
-        known = isinstance(error, AgentError)
-        why = str(error) if known else "unexpected; the log has it"
+        is_agent_error = isinstance(error, AgentError)
+        why = str(error) if is_agent_error else "unexpected; the log has it"
         event = f"VOLUME_{kind}_{action}_001"
         self.record(ctx, event, f"{what} failed: {why}", ident, kind)
 

@@ -214,8 +214,8 @@ class Node:
 
     def host_of(self, backend: str) -> str:
         """Return the host@backend#pool of a volume."""
-        found = self._backends.find(backend)
-        pool = pool_stats.pool_name(found) if found else backend
+        node_backend = self._backends.find(backend)
+        pool = pool_stats.pool_name(node_backend) if node_backend else backend
         return f"{self._host}@{backend}#{pool}"
 
     def health(self) -> Health:

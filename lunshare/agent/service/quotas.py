@@ -29,7 +29,7 @@ from lunshare.agent.model.records import RequestContext, Volume
 
 QuotaSet = list[Quota]
 
-_NAMES = tuple(each.name for each in RESOURCES)
+_NAMES = tuple(resource.name for resource in RESOURCES)
 
 
 class Quotas:
@@ -108,10 +108,10 @@ class Quotas:
         with self._db.writing() as connection:
             types = quotas.type_names(connection)
             used = quotas.usage(connection, project, self._count_snapshots)
-            found = {_parse(key, types): limit for key, limit in new.items()}
-            for (resource, of), limit in found.items():
+            limits = {_parse(key, types): limit for key, limit in new.items()}
+            for (resource, of), limit in limits.items():
                 _check_used(resource, limit, _used(used, of))
-            quotas.put(connection, quotas.PROJECT, project, found)
+            quotas.put(connection, quotas.PROJECT, project, limits)
         return self.show(ctx, project)
 
     def update_class(
@@ -123,8 +123,8 @@ class Quotas:
         """
         with self._db.writing() as connection:
             types = quotas.type_names(connection)
-            found = {_parse(key, types): limit for key, limit in new.items()}
-            quotas.put(connection, quotas.CLASS, name, found)
+            limits = {_parse(key, types): limit for key, limit in new.items()}
+            quotas.put(connection, quotas.CLASS, name, limits)
         return self.show_class(ctx, name)
 
     def delete(self, ctx: RequestContext, project: str) -> None:

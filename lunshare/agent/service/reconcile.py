@@ -111,12 +111,12 @@ class Reconciler:
     def _volumes_to_apply(self, result: ReconcileResult) -> list[str]:
         """Return the volumes that have hosts in the database, or a live export."""
         with self._db.reading() as connection:
-            wanted = set(attachments.volumes_to_reconcile(connection))
-        found = inventory.read(self._db, self._backends)
-        result.unknown += [str(orphan) for orphan in found.orphans]
-        result.failed += [*found.failed, *found.missing]
-        orphaned = {each.id for each in found.orphans if each.kind == "export"}
-        return sorted((wanted | found.exported) - orphaned)
+            ids = set(attachments.volumes_to_reconcile(connection))
+        listing = inventory.read(self._db, self._backends)
+        result.unknown += [str(orphan) for orphan in listing.orphans]
+        result.failed += [*listing.failed, *listing.missing]
+        orphaned = {orphan.id for orphan in listing.orphans if orphan.kind == "export"}
+        return sorted((ids | listing.exported) - orphaned)
 
     def _apply(self, volume_id: str, result: ReconcileResult) -> None:
         def apply() -> None:

@@ -53,8 +53,8 @@ class RetryPace:
 
     def due(self, names: Collection[str]) -> set[str]:
         """Return which of the failed ones to retry now; they count as retried."""
-        now, known = self._clock(), self._known
-        waits = {name: known.get(name, (now, self._FIRST)) for name in names}
+        now, failures = self._clock(), self._known
+        waits = {name: failures.get(name, (now, self._FIRST)) for name in names}
         due = {name for name, (at, _) in waits.items() if at <= now}
         self._known = waits | {
             name: (now + waits[name][1], min(self._LONGEST, 2 * waits[name][1]))
@@ -104,13 +104,13 @@ class Recovery:
         A step that has failed before is retried less and less often. One whose disk
         may be on a part of its backend that is lost waits for that part.
         """
-        found = [*self._unfinished_volumes(), *self._unfinished_snapshots()]
+        rows = [*self._unfinished_volumes(), *self._unfinished_snapshots()]
         reaches = self._backends.reaches
-        found = [row for row in found if reaches(row.backend, row.volume_id)]
-        due = self._retry_pace.due([row.ident for row in found if row.failed])
+        rows = [row for row in rows if reaches(row.backend, row.volume_id)]
+        due = self._retry_pace.due([row.ident for row in rows if row.failed])
         return {
             f"{row.resource} {row.ident}": self._start(row)
-            for row in found
+            for row in rows
             if not row.failed or row.ident in due
         }
 
@@ -123,8 +123,8 @@ class Recovery:
 
     def _unfinished_volumes(self) -> Iterator[UnfinishedRow]:
         with self._db.reading() as connection:
-            found = volumes.unfinished(connection)
-        for row in found:
+            rows = volumes.unfinished(connection)
+        for row in rows:
             if row.own_status in UNFINISHED and row.reset_from is None:
                 step = self._steps[row.own_status]
                 failed = row.own_status in FAILED
@@ -138,8 +138,8 @@ class Recovery:
 
     def _unfinished_snapshots(self) -> Iterator[UnfinishedRow]:
         with self._db.reading() as connection:
-            found = snapshot_rows.unfinished(connection)
-        for row, backend in found:
+            rows = snapshot_rows.unfinished(connection)
+        for row, backend in rows:
             step = self._snapshot_steps[row.status]
             failed = row.status in FAILED
             yield UnfinishedRow(

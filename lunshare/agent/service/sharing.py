@@ -59,8 +59,8 @@ def check_second(
     """
     if refusal is None or not (volume.multiattach and volume.bootable):
         return
-    found = volumes.get(connection, volume.id)
-    if found is not None and found.attachments:
+    current = volumes.get(connection, volume.id)
+    if current is not None and current.attachments:
         raise refusal
 
 

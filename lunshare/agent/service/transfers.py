@@ -131,14 +131,16 @@ class Transfers:
         """
         volume_id = transfer.volume_id
         type_id = volumes.require(connection, volume_id).volume_type_id
-        taken = (VOLUMES, GIGABYTES, *(() if transfer.no_snapshots else (SNAPSHOTS,)))
-        self._quotas.check(connection, project_id, type_id, *taken)
+        resources = [VOLUMES, GIGABYTES]
+        if not transfer.no_snapshots:
+            resources.append(SNAPSHOTS)
+        self._quotas.check(connection, project_id, type_id, *resources)
         if transfer.no_snapshots:
             return
         former = snapshots.type_ids(connection, volume_id, project_id) - {type_id}
-        for each in sorted(former):
+        for old_type in sorted(former):
             more = (SNAPSHOTS, GIGABYTES)
-            self._quotas.check(connection, project_id, each, *more, totals=False)
+            self._quotas.check(connection, project_id, old_type, *more, totals=False)
 
 
 def _end(connection: Connection, transfer: Transfer) -> None:

@@ -178,8 +178,8 @@ class Access:
     def _detach(self, volume: Volume, row: Attachment, wanted: list[Wanted]) -> None:
         """Detach what the row may have open; what fails is in the row."""
         try:
-            for initiator, rest in zip(row.initiators, wanted, strict=True):
-                self.apply(volume, initiator, rest)
+            for initiator, remaining in zip(row.initiators, wanted, strict=True):
+                self.apply(volume, initiator, remaining)
         except Exception as error:
             old, new = AttachStatus.DETACHING, AttachStatus.ERROR_DETACHING
             self._record_failure(row, old, new, str(error))

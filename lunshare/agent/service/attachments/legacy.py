@@ -123,8 +123,8 @@ class LegacyActions:
                 volume, row = self._row_to_connect(
                     connection, ctx, volume_id, connector, refusal
                 )
-                known = replace(row, answered=True)  # opened again, not repeated
-                row = self._rows.start_attach(connection, volume, known, connector)
+                confirmed = replace(row, answered=True)  # opened again, not repeated
+                row = self._rows.start_attach(connection, volume, confirmed, connector)
                 wanted = read_wanted(connection, volume.id, row.initiator)
             try:
                 return with_secrets(self._access.attach(volume, row, wanted))
@@ -175,7 +175,7 @@ class LegacyActions:
             if wanted is not None:
                 self._access.attach(volume, replace(row, mode=new_mode), wanted)
             with self._db.writing() as connection:
-                done = attachments.change_status(
+                is_changed = attachments.change_status(
                     connection,
                     row.id,
                     {_ATTACHING},
@@ -187,7 +187,7 @@ class LegacyActions:
                     attach_time=now(),
                     answered=True,
                 )
-            if not done:  # os-force_delete ends a reservation without this lock
+            if not is_changed:  # os-force_delete ends a reservation without this lock
                 raise refusals.changed_meanwhile(volume_id)
 
     def begin_detaching(self, ctx: RequestContext, volume_id: str) -> None:
@@ -234,10 +234,10 @@ class LegacyActions:
             tries again.
         """
         initiator = connector.initiator
-        seen = self._to_terminate(ctx, volume_id, initiator)
-        if seen is None:
+        attachment = self._to_terminate(ctx, volume_id, initiator)
+        if attachment is None:
             return
-        check = self._gate.check_detach(ctx, seen)
+        check = self._gate.check_detach(ctx, attachment)
         with self._locks.volume(volume_id, f"the end of host {connector.host}"):
             row = self._to_terminate(ctx, volume_id, initiator)
             if row is None:

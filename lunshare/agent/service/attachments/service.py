@@ -116,8 +116,8 @@ class Attachments:
         refusal = self.refusal_of_second(ctx)
         with self._locks.volume(new.volume_id, f"the attach of host {connector.host}"):
             with self._db.writing() as connection:
-                volume, known = self._claim(connection, ctx, new, refusal)
-                row = known or self.start_attach(
+                volume, duplicate = self._claim(connection, ctx, new, refusal)
+                row = duplicate or self.start_attach(
                     connection,
                     volume,
                     _new_row(ctx, volume, new),
@@ -164,10 +164,10 @@ class Attachments:
         :raises NotFound: the volume.
         :raises Invalid: its status allows no attachment, or no second one.
         """
-        volume, known = self._claim(connection, ctx, new, refusal)
-        row = known or _new_row(ctx, volume, new)
+        volume, duplicate = self._claim(connection, ctx, new, refusal)
+        row = duplicate or _new_row(ctx, volume, new)
         self._access.check_support(volume, row.mode)
-        if known is None:
+        if duplicate is None:
             attachments.insert(connection, row)
         return volume, row
 
@@ -179,16 +179,18 @@ class Attachments:
         refusal: AgentError | None,
     ) -> tuple[Volume, Attachment | None]:
         """Reserve the volume for a row, or find the row of an earlier request."""
-        known = self.unanswered.find_duplicate(connection, ctx, new)
-        reserved = known or volumes.claim(connection, new.volume_id, new.instance_uuid)
+        duplicate = self.unanswered.find_duplicate(connection, ctx, new)
+        reserved = duplicate or volumes.claim(
+            connection, new.volume_id, new.instance_uuid
+        )
         volume = volumes.require_row(connection, new.volume_id, ctx)
         if not reserved:
             raise plain_volumes.attach_error(
                 volumes.get(connection, new.volume_id) or volume
             )
-        if known is None:
+        if duplicate is None:
             check_second(connection, volume, refusal)
-        return volume, known
+        return volume, duplicate
 
     def start_attach(
         self,
@@ -278,8 +280,8 @@ class Attachments:
                 check(row)
                 volume = reconnect.available_volume(connection, row)
                 plain_volumes.check_single(connection, volume, row)
-                known = replace(row, answered=True)  # its client names it
-                intent = self.start_attach(connection, volume, known, connector)
+                confirmed = replace(row, answered=True)  # its client names it
+                intent = self.start_attach(connection, volume, confirmed, connector)
                 wanted = read_wanted(connection, volume.id, intent.initiator)
             return with_secrets(self._access.attach(volume, intent, wanted))
 
@@ -294,14 +296,14 @@ class Attachments:
             self._locks.volume(volume_id, f"the completion of {attachment_id}"),
             self._db.writing() as connection,
         ):
-            done = attachments.change_status(
+            is_changed = attachments.change_status(
                 connection,
                 attachment_id,
                 _COMPLETABLE,
                 AttachStatus.ATTACHED,
                 answered=True,
             )
-        if not done:
+        if not is_changed:
             raise refusals.not_completable(self._require(attachment_id))
 
     def delete(self, ctx: RequestContext, attachment_id: str) -> Rows:

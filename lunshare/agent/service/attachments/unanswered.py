@@ -54,9 +54,9 @@ class UnansweredRequests:
         self, connection: Connection, ctx: RequestContext, new: NewAttachment
     ) -> Attachment | None:
         """Return what an earlier process created for this user and did not answer."""
-        found = attachments.unanswered(connection, new.volume_id)
+        rows = attachments.unanswered(connection, new.volume_id)
         with self._mutex:
-            earlier = [row for row in found if row.id not in self._created_here]
+            earlier = [row for row in rows if row.id not in self._created_here]
         if not earlier:
             return None
         volume = volumes.get_row(connection, new.volume_id)
@@ -85,8 +85,8 @@ def _is_duplicate(
     row: Attachment, user_id: str, volume: Volume, new: NewAttachment
 ) -> bool:
     """Whether the row is what this request creates, and no client has changed it."""
-    asked = (user_id, new.instance_uuid, new.legacy)
-    if (row.user_id, row.instance_uuid, row.legacy) != asked:
+    request = (user_id, new.instance_uuid, new.legacy)
+    if (row.user_id, row.instance_uuid, row.legacy) != request:
         return False
     if new.connector is None:
         reserved = AttachStatus.ATTACHING if new.legacy else AttachStatus.RESERVED

@@ -46,10 +46,10 @@ def of_initiator(
     ``others`` returns whether the volume has any other wanted access. It is asked
     only where this initiator has none.
     """
-    wanted = connectors(rows)
-    if not wanted and not others():
+    accesses = connectors(rows)
+    if not accesses and not others():
         return Wanted(())
-    return Wanted(wanted, frozenset({initiator}), widened=_are_mixed(rows))
+    return Wanted(accesses, frozenset({initiator}), widened=_are_mixed(rows))
 
 
 def connectors(rows: Iterable[Attachment]) -> tuple[Connector, ...]:

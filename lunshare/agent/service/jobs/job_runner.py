@@ -176,10 +176,10 @@ class JobRunner:
         """
         job = self.submit(step, ident, backend, copies)
         with waiting():
-            done = wait([job], self._create_wait).done
+            ended = wait([job], self._create_wait).done
         if job.cancelled():
             return
-        if done and not isinstance(job.exception(), Busy):
+        if ended and not isinstance(job.exception(), Busy):
             job.result()
         else:
             job.add_done_callback(_log_failure(step, ident, backend))

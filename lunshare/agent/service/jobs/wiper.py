@@ -76,15 +76,15 @@ class Wiper:
         :raises BackendFailed: one of them cannot list them.
         :raises BackendUnavailable: one of them does not answer.
         """
-        found = []
+        states = []
         for backend in self._backends.values():
             if backend.up:
                 with backend.for_request() as driver:
                     wipes = driver.volumes.wipes()
-                found += [
+                states += [
                     WipeState(backend.name, w.name, w.size, w.left) for w in wipes
                 ]
-        return found
+        return states
 
     def wipe_disks(self, name: str) -> None:
         """Wipe the deleted disks of one backend, until nothing is left or it stops.

@@ -34,7 +34,7 @@ _DERIVED = {
 }
 #: The statuses that rows have.
 _VOLUME_STATUSES = tuple(status for status in VolumeStatus if status not in _DERIVED)
-_ATTACH_STATUSES = tuple(each for each in AttachStatus if each != "detached")
+_ATTACH_STATUSES = tuple(status for status in AttachStatus if status != "detached")
 
 Values = Iterable[tuple[tuple[str, ...], float]]
 
@@ -72,7 +72,7 @@ class NodeCollector(Collector):
         yield _gauge("lunshare_ready", text, (), [((), health.ready)])
         kinds = {"failed": health.failed, "unknown": health.unknown}
         text = "What the last reconcile could not do, or found without a row."
-        values = [((kind,), len(found)) for kind, found in kinds.items()]
+        values = [((kind,), len(orphans)) for kind, orphans in kinds.items()]
         yield _gauge("lunshare_reconcile_problems", text, ("kind",), values)
         text = "1 if the last call of the root helper got no answer in time, else 0."
         yield _gauge("lunshare_helper_blocked", text, (), [((), self.helper_blocked())])
@@ -95,11 +95,13 @@ class NodeCollector(Collector):
         yield _attachments(totals)
 
     def _volumes(self, totals: status_totals.Totals) -> Metric:
-        found = {(name, each): 0 for name in self.backends for each in _VOLUME_STATUSES}
-        found |= _of_kind(totals, "volume")
+        counts = {
+            (name, status): 0 for name in self.backends for status in _VOLUME_STATUSES
+        }
+        counts |= _of_kind(totals, "volume")
         text = "Volumes by backend and own status: one with hosts is available here."
         labels = ("backend", "status")
-        return _gauge("lunshare_volumes", text, labels, found.items())
+        return _gauge("lunshare_volumes", text, labels, counts.items())
 
     def _jobs(self) -> Iterator[Metric]:
         counts = self.jobs.in_progress()
@@ -113,13 +115,13 @@ class NodeCollector(Collector):
 
 
 def _attachments(totals: status_totals.Totals) -> Metric:
-    found: dict[tuple[str, str], int] = {
-        (mode, each): 0 for mode in Mode for each in _ATTACH_STATUSES
+    counts: dict[tuple[str, str], int] = {
+        (mode, status): 0 for mode in Mode for status in _ATTACH_STATUSES
     }
     for (mode, status), count in _of_kind(totals, "attachment").items():
-        found[mode or "unset", status] = count
+        counts[mode or "unset", status] = count
     text = "Attachments by mode and status."
-    return _gauge("lunshare_attachments", text, ("mode", "state"), found.items())
+    return _gauge("lunshare_attachments", text, ("mode", "state"), counts.items())
 
 
 def _of_kind(totals: status_totals.Totals, kind: str) -> dict[tuple[Any, Any], int]:
@@ -136,15 +138,15 @@ class BackendGauge:
 
     def family(self, backends: Iterable[NodeBackend]) -> Metric:
         """Return the figure of all of them."""
-        found = ((b.name, self.value(b)) for b in backends)
-        values = [((name,), value) for name, value in found if value is not None]
+        figures = ((b.name, self.value(b)) for b in backends)
+        values = [((name,), value) for name, value in figures if value is not None]
         return _gauge(self.name, self.text, ("backend",), values)
 
 
 def _capacity(field: str) -> Callable[[NodeBackend], float | None]:
     def read(backend: NodeBackend) -> float | None:
-        known = backend.capacity
-        return None if known is None else float(getattr(known, field))
+        capacity = backend.capacity
+        return None if capacity is None else float(getattr(capacity, field))
 
     return read
 

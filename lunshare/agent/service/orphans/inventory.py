@@ -56,29 +56,29 @@ def read(db: Database, backends: Backends) -> Inventory:
     Rows are read before and after the storage: what is created or deleted meanwhile
     is not an orphan and not missing.
     """
-    found, before = Inventory(), _read_rows(db)
+    inventory, before = Inventory(), _read_rows(db)
     orphans: dict[tuple[str, str, str], Orphan] = {}
     disks: dict[str, tuple[Disk, ...]] = {}
-    for backend in (each for each in backends.values() if each.up):
-        for orphan in _list_backend(backend, found, disks):
+    for backend in (backend for backend in backends.values() if backend.up):
+        for orphan in _list_backend(backend, inventory, disks):
             # Two backends of one target see the same exports. But two disks of one
             # id are two: an interrupted migration has left one.
             which = orphan.where if orphan.kind == "disk" else ""
             orphans.setdefault((orphan.kind, orphan.id, which), orphan)
     after = _read_rows(db)
-    known = {
+    ids = {
         "export": before.volumes.keys() | after.volumes.keys(),
         "disk": before.volumes.keys() | after.volumes.keys(),
         "snapshot": before.snapshots | after.snapshots,
     }
     for key in sorted(orphans):
-        if key[1] not in known[key[0]]:
-            found.orphans.append(orphans[key])
-    found.orphans += _second_disks(disks, before.volumes, after.volumes)
+        if key[1] not in ids[key[0]]:
+            inventory.orphans.append(orphans[key])
+    inventory.orphans += _second_disks(disks, before.volumes, after.volumes)
     placed = before.placed & after.placed
     for name, listed in disks.items():
-        found.missing += _missing_disks(name, placed, listed)
-    return found
+        inventory.missing += _missing_disks(name, placed, listed)
+    return inventory
 
 
 def _read_rows(db: Database) -> _Rows:
@@ -97,18 +97,19 @@ def _list_backend(
     name, drivers = backend.name, backend.drivers
 
     def exports() -> Iterator[Orphan]:
-        for each in drivers.target.observe():
-            found.exported.add(each.volume_id)
-            where = f"export of volume {each.volume_id}"
-            yield Orphan("export", each.volume_id, name, where)
+        for export in drivers.target.observe():
+            found.exported.add(export.volume_id)
+            where = f"export of volume {export.volume_id}"
+            yield Orphan("export", export.volume_id, name, where)
 
     def disks_and_snapshots() -> Iterator[Orphan]:
         listed, its_snapshots = drivers.volumes.disks(), drivers.volumes.snapshots()
         disks[name] = listed
         for disk in listed:
             yield Orphan("disk", disk.volume_id, name, f"disk {disk.path}")
-        for each in its_snapshots:
-            yield Orphan("snapshot", each, name, f"snapshot {each} on backend {name}")
+        for snapshot_id in its_snapshots:
+            where = f"snapshot {snapshot_id} on backend {name}"
+            yield Orphan("snapshot", snapshot_id, name, where)
 
     yield from _read_part(name, exports, found)
     yield from _read_part(name, disks_and_snapshots, found)
@@ -147,8 +148,8 @@ def _second_disks(
         if volume_id not in before or volume_id not in after:
             continue
         own = after[volume_id][0]
-        known = name in before[volume_id] or name in after[volume_id]
-        if not known and path != paths.get((own, volume_id)):
+        is_own = name in before[volume_id] or name in after[volume_id]
+        if not is_own and path != paths.get((own, volume_id)):
             where = f"disk {path} (volume {volume_id} is on backend {own})"
             yield Orphan("disk", volume_id, name, where)
 

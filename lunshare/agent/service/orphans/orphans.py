@@ -62,10 +62,10 @@ class Orphans:
 
         :raises BackendFailed: one of them does not answer.
         """
-        found = inventory.read(self._db, self._backends)
-        if found.failed:
-            raise BackendFailed("; ".join(found.failed))
-        return found.orphans
+        listing = inventory.read(self._db, self._backends)
+        if listing.failed:
+            raise BackendFailed("; ".join(listing.failed))
+        return listing.orphans
 
     def recover(self, ctx: RequestContext, new: RecoverRequest) -> Volume:
         """Create the row of a disk that has none, with the same id.
@@ -144,7 +144,7 @@ class Orphans:
         LOG.warning("[%s] orphan deleted: %s=%s", backend.name, kind, ident)
 
     def _disk(self, volume_id: str) -> tuple[NodeBackend, Disk]:
-        found, lost = [], None
+        disks, lost = [], None
         for backend in self._backends.values():
             if backend.up:
                 try:
@@ -155,22 +155,22 @@ class Orphans:
                         raise
                     lost = error
                     continue
-                found += [(backend, d) for d in listed if d.volume_id == volume_id]
-        if not found:
+                disks += [(backend, d) for d in listed if d.volume_id == volume_id]
+        if not disks:
             raise lost or NotFound("disk of volume", volume_id)
-        _check_one(volume_id, {disk.path for _, disk in found})
-        return found[0]
+        _check_one(volume_id, {disk.path for _, disk in disks})
+        return disks[0]
 
     def _backend_of(self, kind: str, ident: str) -> NodeBackend:
-        found = [
+        orphans = [
             orphan
             for orphan in inventory.read(self._db, self._backends).orphans
             if (orphan.kind, orphan.id) == (kind, ident)
         ]
-        if not found:
+        if not orphans:
             raise NotFound(f"orphaned {kind}", ident)
-        _check_one(ident, {orphan.where for orphan in found})
-        return self._backends[found[0].backend]
+        _check_one(ident, {orphan.where for orphan in orphans})
+        return self._backends[orphans[0].backend]
 
     def _check_not_exported(self, backend: NodeBackend, volume_id: str) -> None:
         with backend.for_request() as driver:

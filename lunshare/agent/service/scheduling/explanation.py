@@ -79,7 +79,7 @@ class Candidate:
     @property
     def failed(self) -> tuple[FilterResult, ...]:
         """The filters that it does not pass."""
-        return tuple(each for each in self.filter_results if not each.passed)
+        return tuple(result for result in self.filter_results if not result.passed)
 
     @property
     def weight(self) -> float:

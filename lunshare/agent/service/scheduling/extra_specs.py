@@ -31,14 +31,14 @@ def unmet(specs: Mapping[str, str], capabilities: Mapping[str, Any]) -> Iterator
 
     A spec with another scope than ``capabilities:`` is not for the scheduler.
     """
-    for key, wanted in specs.items():
+    for key, requirement in specs.items():
         path = key.split(":")
         if len(path) > 1 and path[0] != _SCOPE:
             continue
         name = path[1:] if path[0] == _SCOPE and len(path) > 1 else path
         has = _value(capabilities, name)
-        if not any(meets(each, wanted) for each in _spellings(name, has)):
-            yield f"{':'.join(name)} is {has}, not {wanted}"
+        if not any(meets(spelling, requirement) for spelling in _spellings(name, has)):
+            yield f"{':'.join(name)} is {has}, not {requirement}"
 
 
 def meets(has: Any, wanted: str) -> bool:
@@ -62,17 +62,19 @@ def meets(has: Any, wanted: str) -> bool:
 
 
 def _value(capabilities: Mapping[str, Any], path: list[str]) -> Any:
-    found: Any = capabilities
+    value: Any = capabilities
     for step in path:
-        found = found.get(step) if isinstance(found, Mapping) else None
-    return found
+        value = value.get(step) if isinstance(value, Mapping) else None
+    return value
 
 
 def _spellings(path: list[str], has: Any) -> list[Any]:
     """Return every spelling of this capability; one of them must meet the spec."""
     values = list(has) if isinstance(has, list | tuple) else [has]
     if path == ["storage_protocol"]:
-        values += [each for group in _PROTOCOLS if has in group for each in group]
+        values += [
+            spelling for group in _PROTOCOLS if has in group for spelling in group
+        ]
     return values
 
 

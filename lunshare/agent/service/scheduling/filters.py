@@ -32,8 +32,8 @@ def run_filters(pool: Pool, request: PlacementRequest) -> tuple[FilterResult, ..
 
 def unmet_specs(pool: Pool, volume_type: VolumeType | None) -> str | None:
     """Return the extra specs of the type that the pool does not meet, or None."""
-    wanted = volume_type.extra_specs if volume_type else {}
-    return "; ".join(extra_specs.unmet(wanted, pool.capabilities)) or None
+    specs = volume_type.extra_specs if volume_type else {}
+    return "; ".join(extra_specs.unmet(specs, pool.capabilities)) or None
 
 
 def _backend(pool: Pool, request: PlacementRequest) -> Result:

@@ -27,15 +27,17 @@ def choose(
     filtered = [Candidate(pool, filters.run_filters(pool, request)) for pool in pools]
     passed = [candidate for candidate in filtered if not candidate.failed]
     weigher_results = weighers.weigh(
-        [each.pool for each in passed], request, multipliers
+        [candidate.pool for candidate in passed], request, multipliers
     )
     weighed = [
         replace(candidate, weigher_results=results)
         for candidate, results in zip(passed, weigher_results, strict=True)
     ]
     best = max(weighed, key=lambda candidate: candidate.weight, default=None)
-    by_name = {each.pool.name: each for each in weighed}
-    candidates = tuple(by_name.get(each.pool.name, each) for each in filtered)
+    by_name = {candidate.pool.name: candidate for candidate in weighed}
+    candidates = tuple(
+        by_name.get(candidate.pool.name, candidate) for candidate in filtered
+    )
     return Choice(request, candidates, best.pool if best else None)
 
 
@@ -46,8 +48,8 @@ def refusal(choice: Choice) -> AgentError:
     else is Invalid.
     """
     why = "; ".join(
-        f"{each.pool.backend}: {', '.join(v.reason for v in each.failed)}"
-        for each in choice.candidates
+        f"{candidate.pool.backend}: {', '.join(v.reason for v in candidate.failed)}"
+        for candidate in choice.candidates
     )
     if any(_lacks_only_space(candidate) for candidate in choice.candidates):
         return Exhausted(

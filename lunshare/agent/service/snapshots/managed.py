@@ -94,16 +94,16 @@ class ManagedSnapshots:
             reference=foreign.reference,
         )
         with self._db.writing() as connection:
-            held = volumes.lock_available(connection, volume.id)
-            found = volumes.require(connection, volume.id, ctx)
-            if not held:
-                raise rows.wrong_status(found, "snapshotted", "available or in-use")
-            if found.backend != volume.backend:
+            is_locked = volumes.lock_available(connection, volume.id)
+            current = volumes.require(connection, volume.id, ctx)
+            if not is_locked:
+                raise rows.wrong_status(current, "snapshotted", "available or in-use")
+            if current.backend != volume.backend:
                 raise rows.changed_meanwhile(volume.id)
-            self._node.check_not_frozen(connection, found.backend)
+            self._node.check_not_frozen(connection, current.backend)
             snapshots.insert(connection, snapshot)
             self._quotas.check(
-                connection, ctx.project_id, found.volume_type_id, SNAPSHOTS, GIGABYTES
+                connection, ctx.project_id, current.volume_type_id, SNAPSHOTS, GIGABYTES
             )
         try:
             self._jobs.run_and_wait(self.finish_manage, snapshot.id, volume.backend)
@@ -124,13 +124,13 @@ class ManagedSnapshots:
             ask again, or to delete it by force, is allowed.
         """
         with self._db.writing() as connection:
-            found = snapshots.require(connection, snapshot_id, ctx)
-            backend = volumes.require(connection, found.volume_id).backend
+            snapshot = snapshots.require(connection, snapshot_id, ctx)
+            backend = volumes.require(connection, snapshot.volume_id).backend
             self._node.check_not_frozen(connection, backend)
             if not snapshots.change_status(
                 connection, snapshot_id, _UNMANAGEABLE, _UNMANAGING, unread=True
             ):
-                raise _unmanage_error(found)
+                raise _unmanage_error(snapshot)
         self._jobs.run_and_wait(self.finish_unmanage, snapshot_id, backend)
 
     @property

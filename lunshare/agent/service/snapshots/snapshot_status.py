@@ -25,7 +25,7 @@ _RUNNING = frozenset(
 )
 # Only an operation writes these.
 _NOT_SET = frozenset({SnapshotStatus.MANAGING, SnapshotStatus.UNMANAGING})
-_SET = [each for each in SnapshotStatus if each not in _NOT_SET]
+_SET = [status for status in SnapshotStatus if status not in _NOT_SET]
 # What os-update_snapshot_status may write, by the status before.
 _NEXT = {
     SnapshotStatus.CREATING: (
@@ -119,8 +119,8 @@ class SnapshotResetter:
                 )
 
 
-def _parse(status: str) -> SnapshotStatus:
-    for each in _SET:
-        if each == status:
-            return each
+def _parse(text: str) -> SnapshotStatus:
+    for status in _SET:
+        if status == text:
+            return status
     raise Invalid(f"status: give one of {', '.join(_SET)}.")

@@ -89,10 +89,10 @@ class Snapshots:
         """
         rows.check_has_project(ctx)
         with self._db.writing() as connection:
-            held = volumes.lock_available(connection, new.volume_id)
+            is_locked = volumes.lock_available(connection, new.volume_id)
             volume = volumes.require(connection, new.volume_id, ctx)
-            if not held or not (new.in_use or _is_available(volume)):
-                raise _wrong_status(volume, held)
+            if not is_locked or not (new.in_use or _is_available(volume)):
+                raise _wrong_status(volume, is_locked)
             self._node.check_not_frozen(connection, volume.backend)
             snapshot = snapshot_rows.new(ctx, new, volume)
             snapshots.insert(connection, snapshot)
@@ -159,8 +159,8 @@ class Snapshots:
             status does not allow it, or its backend is frozen.
         """
         with self._db.writing() as connection:
-            found = snapshots.require(connection, snapshot_id, ctx)
-            backend = volumes.require(connection, found.volume_id).backend
+            snapshot = snapshots.require(connection, snapshot_id, ctx)
+            backend = volumes.require(connection, snapshot.volume_id).backend
             self._node.check_not_frozen(connection, backend)
             if not snapshots.change_status(
                 connection,
@@ -170,7 +170,7 @@ class Snapshots:
                 unread=True,
                 forced=force,
             ):
-                raise _delete_error(found)
+                raise _delete_error(snapshot)
         self._jobs.run_later(self.finish_delete, snapshot_id, backend)
 
     @property

@@ -47,10 +47,10 @@ class Qos:
         specs = dict(given)
         consumer = specs.pop(_CONSUMER, DEFAULT_CONSUMER)
         _check(consumer, specs)
-        made = QosSpecs(str(uuid.uuid4()), name, consumer, specs)
+        new = QosSpecs(str(uuid.uuid4()), name, consumer, specs)
         with self._db.writing() as connection:
-            qos.insert(connection, made)
-        return made
+            qos.insert(connection, new)
+        return new
 
     def get(self, ctx: RequestContext, qos_id: str) -> QosSpecs:
         """Return QoS specs by their id.
@@ -104,11 +104,11 @@ class Qos:
         :raises Invalid: a volume type names them.
         """
         with self._db.writing() as connection:
-            found = qos.require(connection, qos_id)
+            old = qos.require(connection, qos_id)
             of = qos.types(connection, qos_id)
             if of and not force:
                 raise Invalid(
-                    f"qos_specs {found.name} are of {len(of)} volume types:"
+                    f"qos_specs {old.name} are of {len(of)} volume types:"
                     " disassociate them first, or give force=true"
                 )
             qos.delete(connection, qos_id)
@@ -130,11 +130,11 @@ class Qos:
             front-end: no backend of this node enforces limits.
         """
         with self._db.writing() as connection:
-            found, kind = (
+            specs, kind = (
                 qos.require(connection, qos_id),
                 require_type(connection, ctx, type_id),
             )
-            _check_enforced(found.name, found.consumer)
+            _check_enforced(specs.name, specs.consumer)
             if kind.qos_specs_id not in (None, qos_id):
                 raise Invalid(
                     f"vol_type_id: volume_type {kind.name} has qos_specs"
@@ -167,8 +167,8 @@ def of_volume(db: Database, volume: Volume) -> dict[str, str] | None:
     if volume.volume_type_id is None:
         return None
     with db.reading(one_statement=True) as connection:
-        found = qos.of_type(connection, volume.volume_type_id)
-    return for_host(found, volume.size)
+        specs = qos.of_type(connection, volume.volume_type_id)
+    return for_host(specs, volume.size)
 
 
 def _check(consumer: str, specs: Mapping[str, str]) -> None:

@@ -98,14 +98,14 @@ def require_type(
 
     :raises NotFound: it does not exist, or the project may not use it.
     """
-    found = types.find(connection, ident, by_name)
-    if found is None or not (
-        found.is_public
+    kind = types.find(connection, ident, by_name)
+    if kind is None or not (
+        kind.is_public
         or ctx.is_admin
-        or type_access.may_use(connection, found.id, ctx.project_id)
+        or type_access.may_use(connection, kind.id, ctx.project_id)
     ):
         raise NotFound("volume_type", ident)
-    return found
+    return kind
 
 
 def _require_private(connection: Connection, ctx: RequestContext, type_id: str) -> None:

@@ -35,8 +35,8 @@ class Types:
 
         :raises NotFound: the type does not exist, or the project may not use it.
         """
-        wanted = ident or self._default(ctx)
-        return None if wanted is None else self._find(ctx, wanted, by_name=True)
+        name = ident or self._default(ctx)
+        return None if name is None else self._find(ctx, name, by_name=True)
 
     def check_unchanged(self, connection: Connection, kind: VolumeType | None) -> None:
         """Check in the transaction of a new volume that its type is as it was read.
@@ -79,14 +79,14 @@ class Types:
         may use; False private ones; None all. Only an administrator may choose.
         """
         with self._db.reading() as connection:
-            found = types.every(connection)
+            kinds = types.every(connection)
             own = type_access.types_of(connection, ctx.project_id)
         if is_public or not ctx.is_admin:
-            found = [kind for kind in found if kind.is_public or kind.id in own]
+            kinds = [kind for kind in kinds if kind.is_public or kind.id in own]
         elif is_public is not None:
-            found = [kind for kind in found if not kind.is_public]
-        wanted = (extra_specs or {}).items()
-        return [kind for kind in found if wanted <= kind.extra_specs.items()]
+            kinds = [kind for kind in kinds if not kind.is_public]
+        specs = (extra_specs or {}).items()
+        return [kind for kind in kinds if specs <= kind.extra_specs.items()]
 
     def create(
         self,

@@ -131,7 +131,7 @@ class VolumeDisks:
 
         The source is locked only briefly, at the start.
         """
-        intent, wanted = volume.intent or {}, driver_volume(volume)
+        intent, clone = volume.intent or {}, driver_volume(volume)
         source = DriverVolume(source_id, size_bytes(intent["source_size"]))
         temporary = Snapshot(volume.id, source.id, source.size)
         if not intent.get("has_snapshot"):
@@ -145,12 +145,12 @@ class VolumeDisks:
                     if not (at_once and _has_disk(backend, volume.id)):
                         raise
                 if at_once:
-                    backend.volumes.clone(wanted, source)
+                    backend.volumes.clone(clone, source)
                     return
                 backend.volumes.create_snapshot(temporary)
             # From here on the source may change, and even get another size.
             self._rows.update(volume.id, intent={**intent, "has_snapshot": True})
-        backend.volumes.create_from(wanted, temporary)
+        backend.volumes.create_from(clone, temporary)
         self._delete_clone_snapshot(backend, volume, source_id)
 
     def _delete_clone_snapshot(

@@ -168,12 +168,12 @@ class CreatePlanner:
         if not new.same_host and not new.different_host:
             return Hints()
         with self._db.reading() as connection:
-            found = volumes.get_many(connection, [*new.same_host, *new.different_host])
-        where = {row.id: row.backend for row in found if ctx.sees(row.project_id)}
-        same = {where[each] for each in new.same_host if each in where}
+            rows = volumes.get_many(connection, [*new.same_host, *new.different_host])
+        where = {row.id: row.backend for row in rows if ctx.sees(row.project_id)}
+        same = {where[id_] for id_ in new.same_host if id_ in where}
         return Hints(
             frozenset(same) if new.same_host else None,
-            frozenset(where[each] for each in new.different_host if each in where),
+            frozenset(where[id_] for id_ in new.different_host if id_ in where),
         )
 
     def _find_source(

@@ -83,13 +83,13 @@ class VolumeExtender:
         self._check(volume, size, in_use)
         self._check_space(volume, size)
         with self._db.writing() as connection:
-            found = volumes.require(connection, volume_id, ctx)
-            if not status_changes.is_unchanged(volume, found):
+            current = volumes.require(connection, volume_id, ctx)
+            if not status_changes.is_unchanged(volume, current):
                 raise changed_meanwhile(volume_id)
-            hosts = self._check(found, size, in_use)
+            hosts = self._check(current, size, in_use)
             if not status_changes.change_status(
                 connection,
-                found,
+                current,
                 VolumeStatus.EXTENDING,
                 unattached=not hosts,
                 intent={"size": size},
@@ -146,7 +146,7 @@ class VolumeExtender:
         """
         with self._db.reading() as connection:
             wanted = read_wanted(connection, volume.id, None)
-        hosts = frozenset(each.initiator for each in wanted.connectors)
+        hosts = frozenset(connector.initiator for connector in wanted.connectors)
         if hosts:
             self._access.apply(volume, wanted=replace(wanted, only=hosts))
 
@@ -172,9 +172,11 @@ def _check_size(volume: Volume, size: int) -> None:
     failed = volume.own_status is VolumeStatus.ERROR_EXTENDING
     least = (volume.intent or {})["size"] if failed else volume.size + 1
     if size < least:
-        known = f"may already have {least} GiB" if failed else f"has {volume.size} GiB"
+        size_text = (
+            f"may already have {least} GiB" if failed else f"has {volume.size} GiB"
+        )
         raise Invalid(
-            f"os-extend.new_size: volume {volume.id} {known}; give {least} or more."
+            f"os-extend.new_size: volume {volume.id} {size_text}; give {least} or more."
         )
     if not failed and volume.status not in (
         VolumeStatus.AVAILABLE,

@@ -129,11 +129,11 @@ class ManagedDisks:
                 return
             volume = step.volume
             reference = (volume.intent or {})["reference"]
-            wanted = driver_volume(volume)
+            target = driver_volume(volume)
             with self._backends[volume.backend].for_job() as backend:
-                disk = backend.volumes.manage(wanted, reference)
-                if disk.size < wanted.size:
-                    backend.volumes.extend(wanted)
+                disk = backend.volumes.manage(target, reference)
+                if disk.size < target.size:
+                    backend.volumes.extend(target)
         LOG.info(
             "[%s] volume managed: volume=%s old_name=%s",
             volume.backend,

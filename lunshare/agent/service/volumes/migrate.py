@@ -318,9 +318,9 @@ class VolumeMigrator:
             source.target.remove(volume.id)
             disk = source.volumes.disk(volume.id)
             # Pools round sizes up, each in its own way.
-            wanted = DriverVolume(volume.id, max(size_bytes(volume.size), disk.size))
-            target.volumes.create(wanted)
-            target.volumes.fill(wanted, disk)
+            copy = DriverVolume(volume.id, max(size_bytes(volume.size), disk.size))
+            target.volumes.create(copy)
+            target.volumes.fill(copy, disk)
 
 
 def _log_wrong_row(volume: Volume) -> None:

@@ -98,13 +98,13 @@ class StatusResetter:
         refusal = self._attachments.refusal_of_second(ctx)
         with self._locks.volume(volume_id, "the reset of its status"):
             volume = self._rows.get(volume_id, ctx)
-            wanted = _check(volume, asked)
+            status = _check(volume, asked)
             with self._db.reading() as connection:
                 hosts = attachments.of_volume(connection, volume_id)
-            for row in _to_delete(hosts, asked, wanted):
+            for row in _to_delete(hosts, asked, status):
                 self._access.delete(row.id)
-            if wanted is not None:
-                self._set(ctx, self._rows.get(volume_id, ctx), wanted, refusal)
+            if status is not None:
+                self._set(ctx, self._rows.get(volume_id, ctx), status, refusal)
             if asked.migration_status:
                 text = asked.migration_status
                 self._rows.update(
@@ -166,13 +166,13 @@ class StatusResetter:
         if volume.own_status is not _AVAILABLE:
             self._make_available(volume)
         with self._db.writing() as connection:
-            seen = volumes.require(connection, volume.id)
-            if wanted in _RESERVATIONS and not seen.attachments:
+            current = volumes.require(connection, volume.id)
+            if wanted in _RESERVATIONS and not current.attachments:
                 new = NewAttachment(volume.id, legacy=_RESERVATIONS[wanted])
                 row = self._attachments.reserve(connection, ctx, new, refusal)[1]
                 attachments.set_values(connection, row.id, answered=True)
             elif wanted is VolumeStatus.DETACHING:
-                attached = _attached(seen)
+                attached = _attached(current)
                 if not attached:
                     raise changed_meanwhile(volume.id)
                 for row in attached:
@@ -206,9 +206,9 @@ class StatusResetter:
     def _change(
         self, connection: Connection, volume: Volume, new: VolumeStatus, **values: Any
     ) -> None:
-        seen = volumes.require(connection, volume.id)
+        current = volumes.require(connection, volume.id)
         if not status_changes.is_unchanged(
-            volume, seen
+            volume, current
         ) or not status_changes.change_status(
             connection, volume, new, forced=True, **values
         ):
@@ -235,7 +235,8 @@ class StatusResetter:
         volume = self._rows.get(row.volume_id)
         with self._backends[volume.backend].for_request() as backend:
             live = backend.target.observe_volume(volume.id)
-        open_to = {each.initiator for each in live.connectors} if live else set()
+        accesses = live.connectors if live else ()
+        open_to = {access.initiator for access in accesses}
         for initiator in {row.initiator, row.former_initiator} & open_to:
             raise Conflict(
                 f"attachment {row.id}: the target still has an access of {initiator}:"
@@ -292,16 +293,16 @@ def _check(volume: Volume, asked: Reset) -> VolumeStatus | None:
         if not asked.attach_status and not asked.migration_status:
             raise Invalid("os-reset_status.status: give a status.")
         return None
-    if asked.status not in {str(each) for each in _ALLOWED}:
+    if asked.status not in {str(status) for status in _ALLOWED}:
         raise Invalid(
             f"os-reset_status.status: give one of {', '.join(sorted(_ALLOWED))}."
         )
-    wanted = VolumeStatus(asked.status)
-    if wanted in _NEEDS_HOST and not hosts:
-        raise Invalid(f"os-reset_status.status: {wanted}, and no host is attached.")
-    if wanted not in SETTABLE:
+    new = VolumeStatus(asked.status)
+    if new in _NEEDS_HOST and not hosts:
+        raise Invalid(f"os-reset_status.status: {new}, and no host is attached.")
+    if new not in SETTABLE:
         _check_error(volume)
-    return wanted
+    return new
 
 
 def _check_error(volume: Volume) -> None:

@@ -96,8 +96,8 @@ def _check_latest(
     ctx: RequestContext, volume: Volume, all_of_it: list[Snapshot], snapshot_id: str
 ) -> None:
     """Check that this is the snapshot to which the volume can be reverted."""
-    seen = [each.id for each in all_of_it if ctx.sees(each.project_id)]
-    if snapshot_id not in seen:
+    visible = [snapshot.id for snapshot in all_of_it if ctx.sees(snapshot.project_id)]
+    if snapshot_id not in visible:
         raise NotFound(f"snapshot of volume {volume.id}:", snapshot_id)
     latest = all_of_it[-1]
     if not ctx.sees(latest.project_id):

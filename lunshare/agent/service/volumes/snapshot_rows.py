@@ -81,8 +81,8 @@ class SnapshotRows:
     def start_delete(self, row: Snapshot, old: Collection[SnapshotStatus]) -> None:
         """Set it to deleting, if an operation has left it in one of ``old``."""
         with self._db.writing() as connection:
-            found = snapshots.get(connection, row.id)
-            if found is not None and not found.reset_from:
+            current = snapshots.get(connection, row.id)
+            if current is not None and not current.reset_from:
                 deleting = SnapshotStatus.DELETING
                 snapshots.change_status(connection, row.id, old, deleting)
 
