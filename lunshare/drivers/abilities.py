@@ -115,5 +115,5 @@ def sentence(abilities: Abilities, name: str) -> str:
     :raises KeyError: the ability does not exist.
     """
     return str(
-        {each.name: each for each in fields(abilities)}[name].metadata["sentence"]
+        {field.name: field for field in fields(abilities)}[name].metadata["sentence"]
     )

@@ -384,8 +384,8 @@ class TargetDriver(Driver):
 
     def observe_volume(self, volume_id: str) -> LiveExport | None:
         """Return the live export of one volume, or None; as ``observe``."""
-        found = (each for each in self.observe() if each.volume_id == volume_id)
-        return next(found, None)
+        exports = (export for export in self.observe() if export.volume_id == volume_id)
+        return next(exports, None)
 
     @abc.abstractmethod
     def connection_info(self, volume: Volume, connector: Connector) -> dict[str, Any]:

@@ -22,15 +22,15 @@ _ALPHABET = _FIRST + string.digits
 
 def count(length: int) -> int:
     """Return how many different texts of ``length`` characters there are."""
-    rest: int = len(_ALPHABET) ** (length - 1)
-    return len(_FIRST) * rest
+    following: int = len(_ALPHABET) ** (length - 1)
+    return len(_FIRST) * following
 
 
 def text(number: int, length: int) -> str:
     """Return a text; numbers from 0 below ``count(length)`` give different ones."""
     number, index = divmod(number, len(_FIRST))
-    found = _FIRST[index]
-    while len(found) < length:
+    letters = _FIRST[index]
+    while len(letters) < length:
         number, index = divmod(number, len(_ALPHABET))
-        found += _ALPHABET[index]
-    return found
+        letters += _ALPHABET[index]
+    return letters

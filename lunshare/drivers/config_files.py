@@ -11,6 +11,10 @@ from oslo_config import cfg
 
 def paths(conf: cfg.ConfigOpts) -> list[str]:
     """Return them in the order of reading: ``config_file``, then ``config_dir``."""
-    directories = (Path(each) for each in conf.config_dir or ())
-    found = (str(file) for each in directories for file in sorted(each.glob("*.conf")))
-    return [*(conf.config_file or ()), *found]
+    directories = (Path(name) for name in conf.config_dir or ())
+    files = (
+        str(file)
+        for directory in directories
+        for file in sorted(directory.glob("*.conf"))
+    )
+    return [*(conf.config_file or ()), *files]

@@ -101,8 +101,8 @@ class BlockEvents:
         :return: False if there was none within ``seconds``.
         """
         deadline = time.monotonic() + seconds
-        while (rest := deadline - time.monotonic()) > 0:
-            if not self._selector.select(rest):
+        while (remaining := deadline - time.monotonic()) > 0:
+            if not self._selector.select(remaining):
                 continue
             try:
                 device = self._received()

@@ -35,8 +35,8 @@ def volume_driver(name: str) -> type[VolumeDriver]:
 
     :raises Misconfigured: it is unknown, cannot be imported, or has another contract.
     """
-    found: type[VolumeDriver] = _driver(VOLUMES, name, VolumeDriver)
-    return found
+    driver: type[VolumeDriver] = _driver(VOLUMES, name, VolumeDriver)
+    return driver
 
 
 def target_driver(name: str) -> type[TargetDriver]:
@@ -44,8 +44,8 @@ def target_driver(name: str) -> type[TargetDriver]:
 
     :raises Misconfigured: it is unknown, cannot be imported, or has another contract.
     """
-    found: type[TargetDriver] = _driver(TARGETS, name, TargetDriver)
-    return found
+    driver: type[TargetDriver] = _driver(TARGETS, name, TargetDriver)
+    return driver
 
 
 def driver_names(group: str) -> tuple[str, ...]:
@@ -54,16 +54,16 @@ def driver_names(group: str) -> tuple[str, ...]:
 
 
 def _driver(group: str, name: str, contract: type) -> Any:
-    found = _load(group, name)
-    number = getattr(found, "CONTRACT", base.CONTRACT)
+    driver = _load(group, name)
+    number = getattr(driver, "CONTRACT", base.CONTRACT)
     if number != base.CONTRACT:
         raise _other_contract(group, name, number)
-    if not (isinstance(found, type) and issubclass(found, contract)):
+    if not (isinstance(driver, type) and issubclass(driver, contract)):
         raise Misconfigured(
             f"driver {name!r} of {group} is not a {contract.__name__}",
             "ask the package that installed it",
         )
-    return found
+    return driver
 
 
 def _other_contract(group: str, name: str, number: int) -> Misconfigured:
@@ -116,8 +116,8 @@ def _contracts_in_source(error: BaseException) -> Iterator[int]:
         if str(frame.f_globals.get("__name__")).startswith("lunshare."):
             continue
         lines = linecache.getlines(frame.f_code.co_filename, frame.f_globals)
-        for each in ast.walk(ast.parse("".join(lines))):
-            if isinstance(each, ast.ClassDef) and (number := _contract_of(each)):
+        for node in ast.walk(ast.parse("".join(lines))):
+            if isinstance(node, ast.ClassDef) and (number := _contract_of(node)):
                 yield number
 
 

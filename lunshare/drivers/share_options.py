@@ -134,21 +134,21 @@ def _from_file(file: str) -> tuple[Share, ...]:
             f"nfs_shares_config {file}: {why}",
             "make it readable for the daemon, with one HOST:/PATH on each line",
         ) from None
-    found: dict[str, Share] = {}
+    shares: dict[str, Share] = {}
     for number, line in enumerate(lines, 1):
         if line.strip() and not line.lstrip().startswith("#"):
             where = f"nfs_shares_config {file}, line {number}"
             share = _from_line(where, line)
-            if share.source in found:
+            if share.source in shares:
                 raise Misconfigured(
                     f"{where}: {share.source} is listed twice", "remove one"
                 )
-            found[share.source] = share
-    if not found:
+            shares[share.source] = share
+    if not shares:
         raise Misconfigured(
             f"nfs_shares_config {file}: it names no share", "add HOST:/PATH"
         )
-    return tuple(found.values())
+    return tuple(shares.values())
 
 
 def _from_line(where: str, line: str) -> Share:

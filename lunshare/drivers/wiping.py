@@ -65,16 +65,16 @@ def wipe_disk(
         disk.size,
         disk.left,
     )
-    left: Wipe | None = disk
-    while left is not None and not stopped.is_set():
-        started, before = time.monotonic(), left
+    remainder: Wipe | None = disk
+    while remainder is not None and not stopped.is_set():
+        started, before = time.monotonic(), remainder
         with step():
-            left = volumes.wipe(disk.name, size)
-        if left is None:
+            remainder = volumes.wipe(disk.name, size)
+        if remainder is None:
             LOG.info("[%s] disk wiped: disk=%s", volumes.name, disk.name)
         else:
-            _log_progress(volumes.name, before, left)
-            _pause(options["wipe_rate"], before.left - left.left, started, stopped)
+            _log_progress(volumes.name, before, remainder)
+            _pause(options["wipe_rate"], before.left - remainder.left, started, stopped)
 
 
 def percent(wipe: Wipe) -> int:

@@ -31,15 +31,15 @@ def collect(
     :raises TooMuch: it has written too much.
     """
     until = time.monotonic() + seconds
-    found = {pipe: bytearray() for pipe in (out, err) if pipe}
+    texts = {pipe: bytearray() for pipe in (out, err) if pipe}
     with selectors.DefaultSelector() as pipes:
-        for pipe, text in found.items():
+        for pipe, text in texts.items():
             pipes.register(pipe, selectors.EVENT_READ, text)
         while pipes.get_map():
             _read(pipes, until)
-            if sum(map(len, found.values())) > MAX_OUTPUT:
+            if sum(map(len, texts.values())) > MAX_OUTPUT:
                 raise TooMuch
-    first, second = (text.decode(errors="replace") for text in found.values())
+    first, second = (text.decode(errors="replace") for text in texts.values())
     return first, second
 
 

@@ -154,7 +154,9 @@ class Commands:
         """:raises CommandFailed: too many hang, in total or on what this is about."""
         about = _about(argv)
         with self._mutex:
-            self._unreaped = [each for each in self._unreaped if each[1].poll() is None]
+            self._unreaped = [
+                entry for entry in self._unreaped if entry[1].poll() is None
+            ]
             hung = [where for where, _ in self._unreaped]
         if len(hung) >= MAX_HUNG:
             raise _too_many(argv, f"{len(hung)} commands")

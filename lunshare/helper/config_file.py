@@ -43,37 +43,39 @@ def read(path: str) -> Served:
     :raises Misconfigured: it is missing, has a mistake, or others can write it.
     """
     need_only_root_writes(path)
-    given = _given(path)
-    for key in given:
+    options = _given(path)
+    for key in options:
         if key not in _KEYS:
             raise _wrong(path, key, f"unknown option; known are {', '.join(_KEYS)}")
 
     def each(key: str, separators: str, form: Callable[[str], str]) -> tuple[str, ...]:
-        return tuple(_formed(path, key, _split(given.get(key, ""), separators), form))
+        return tuple(_formed(path, key, _split(options.get(key, ""), separators), form))
 
     return Served(
         prefix=_one(
-            path, "target_prefix", given.get("target_prefix", _PREFIX), target_prefix
+            path, "target_prefix", options.get("target_prefix", _PREFIX), target_prefix
         ),
         groups=each("volume_groups", r"[\s,]+", _group),
-        base=_one(path, _KEYS[2], given.get("nfs_mount_point_base", BASE), _directory),
+        base=_one(
+            path, _KEYS[2], options.get("nfs_mount_point_base", BASE), _directory
+        ),
         shares=each("nfs_shares", r"\s+", _share),
         directories=each("directories", r"[\s,]+", _directory),
-        manage=_switch(path, given, "manage_foreign_disks"),
-        takeover=_switch(path, given, "take_over_cinder_targets"),
+        manage=_switch(path, options, "manage_foreign_disks"),
+        takeover=_switch(path, options, "take_over_cinder_targets"),
     )
 
 
 def need_only_root_writes(path: str) -> None:
     """:raises Misconfigured: users other than root could change it."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError as error:
         raise Misconfigured(
             f"{path}: {error.strerror}", "run systemd/install, which creates it"
         ) from None
-    writable = stat.S_IMODE(found.st_mode) & (stat.S_IWGRP | stat.S_IWOTH)
-    if writable or found.st_uid not in (0, os.geteuid()):
+    writable = stat.S_IMODE(status.st_mode) & (stat.S_IWGRP | stat.S_IWOTH)
+    if writable or status.st_uid not in (0, os.geteuid()):
         raise Misconfigured(
             f"{path} can be changed by users other than root",
             "chown root and chmod go-w, because it decides what runs as root",
@@ -100,7 +102,7 @@ def _given(path: str) -> dict[str, str]:
 
 
 def _split(text: str, separators: str) -> list[str]:
-    return [each for each in re.split(separators, text.strip()) if each]
+    return [word for word in re.split(separators, text.strip()) if word]
 
 
 def _formed(

@@ -60,10 +60,10 @@ class LargeFrames:
             turn = self._turns[peer] = threading.Condition(self._mutex)
             turn.wait_for(lambda: self._free or peer.ended, seconds)
             del self._turns[peer]
-            taken = self._free > 0 and not peer.ended
-            self._free -= taken
+            acquired = self._free > 0 and not peer.ended
+            self._free -= acquired
             self._wake_next()
-            return taken
+            return acquired
 
     def release(self) -> None:
         """Count one less."""

@@ -111,25 +111,25 @@ class CopyVerbs:
 
         Raises as ``copy``. The answer is the Proof.
         """
-        asked = extents.copy(given, self._served)
+        request = extents.copy(given, self._served)
         return self._run_locked(
-            f"the copy of {asked.source} onto {asked.target}",
-            asked.target,
+            f"the copy of {request.source} onto {request.target}",
+            request.target,
             (seconds, report),
-            lambda lock, note_progress: _copy_part(asked, lock, note_progress),
+            lambda lock, note_progress: _copy_part(request, lock, note_progress),
         )
 
     def zero(
         self, given: Mapping[str, Any], seconds: float, report: Report | None = None
     ) -> int:
         """Zero a part or a deleted volume, down to the medium; return the bytes."""
-        asked = extents.zero(given, self._served)
+        request = extents.zero(given, self._served)
         return int(
             self._run_locked(
-                f"the zeroing of {asked.device}",
-                asked.device,
+                f"the zeroing of {request.device}",
+                request.device,
                 (seconds, report),
-                lambda lock, note_progress: _zero_part(asked, lock, note_progress),
+                lambda lock, note_progress: _zero_part(request, lock, note_progress),
             )
         )
 
@@ -252,17 +252,17 @@ def _copy_parts(
     zeros: bool,
 ) -> None:
     """Copy these parts. All bytes are on the medium when it returns."""
-    written = 0
+    unflushed = 0
     memory = mmap.mmap(-1, STEP)
     for start, end in used:
         for at in range(start, end, STEP):
             length = min(STEP, end - at)
-            held = verification.read(old, memory, at, length)
-            if zeros or held != ZEROS[:length]:
-                written += _write(new, memory, at, length)
-            if written >= _FLUSHED:
+            piece = verification.read(old, memory, at, length)
+            if zeros or piece != ZEROS[:length]:
+                unflushed += _write(new, memory, at, length)
+            if unflushed >= _FLUSHED:
                 os.fdatasync(new)
-                written = 0
+                unflushed = 0
             note_progress(length)
     os.fsync(new)
 

@@ -83,16 +83,16 @@ class DiskLocks:
 
         ``ended`` is called with each of them when it has ended, in a thread.
         """
-        found = []
+        works = []
         for path in self._directory.iterdir():
             fd = os.open(path, _FLAGS)
             if self._remove_if_free(path, fd):
                 os.close(fd)
                 continue
-            found.append(os.pread(fd, os.fstat(fd).st_size, 0).decode())
-            arguments = (fd, found[-1], ended)
+            works.append(os.pread(fd, os.fstat(fd).st_size, 0).decode())
+            arguments = (fd, works[-1], ended)
             threading.Thread(target=_await, args=arguments, daemon=True).start()
-        return tuple(found)
+        return tuple(works)
 
     def _remove_if_free(self, path: Path, fd: int) -> bool:
         if not _lock(fd):

@@ -58,8 +58,8 @@ def open_disk(disk: Disk, mounts: Mounts = KERNEL) -> Iterator[Found]:
 
 def check(disk: Disk) -> os.stat_result:
     """Return the stat of what is at ``disk.path``; raises as ``open_disk``."""
-    with open_disk(disk) as found:
-        return found.stat
+    with open_disk(disk) as opened:
+        return opened.stat
 
 
 def supports_discard(found: os.stat_result) -> bool:
@@ -74,9 +74,9 @@ def supports_discard(found: os.stat_result) -> bool:
 
 
 def _block(disk: Disk) -> os.stat_result:
-    found = _stat(disk)
-    need_its_device(disk, found)
-    return found
+    status = _stat(disk)
+    need_its_device(disk, status)
+    return status
 
 
 def need_its_device(disk: Disk, found: os.stat_result) -> None:
@@ -91,9 +91,9 @@ def need_its_device(disk: Disk, found: os.stat_result) -> None:
     if not stat.S_ISBLK(found.st_mode):
         raise _refused(disk, "it is not a block device")
     kernel = device_mapper_name(found)
-    wanted = export_paths.device_mapper_name(disk)
-    if kernel != wanted:
-        raise _refused(disk, f"device-mapper calls it {kernel!r}, not {wanted!r}")
+    expected = export_paths.device_mapper_name(disk)
+    if kernel != expected:
+        raise _refused(disk, f"device-mapper calls it {kernel!r}, not {expected!r}")
 
 
 def _file(disk: Disk, kernel: Mounts) -> int:

@@ -99,7 +99,7 @@ def choice(choices: Mapping[str, _T]) -> Form[_T]:
 
 def member(kind: type[_E]) -> Form[_E]:
     """A member of an enumeration, by its value."""
-    return choice({each.value: each for each in kind})
+    return choice({value.value: value for value in kind})
 
 
 def optional(form: Form[_T]) -> Form[_T | None]:

@@ -114,10 +114,10 @@ def _target_verbs(served: Served, mounts: Mounts) -> dict[str, Verb]:
         return lio.check(target_requests.prefix(arguments))
 
     def apply(arguments: Arguments, seconds: float, is_gone: IsGone) -> list[str]:
-        wanted = target_requests.apply(arguments)
-        if wanted.export.disk is not None:
-            need_served_disk(wanted.export.disk, served, mounts)
-        return lio.apply(wanted, seconds, is_gone)
+        request = target_requests.apply(arguments)
+        if request.export.disk is not None:
+            need_served_disk(request.export.disk, served, mounts)
+        return lio.apply(request, seconds, is_gone)
 
     def remove(arguments: Arguments, seconds: float, is_gone: IsGone) -> list[str]:
         return lio.remove(target_requests.volume_id(arguments), seconds, is_gone)

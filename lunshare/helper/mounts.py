@@ -39,8 +39,8 @@ class Mount:
     @property
     def hides_locks(self) -> bool:
         """Whether locks of other hosts are not visible on it (nfs(5))."""
-        given = self.options.split(",")
-        return any(each in given for each in _LOCAL)
+        words = self.options.split(",")
+        return any(word in words for word in _LOCAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +69,15 @@ class Mounts:
 
     def space(self, share: int) -> Space:
         """Return the size and the free space of the share at this descriptor."""
-        found = os.fstatvfs(share)
-        return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+        status = os.fstatvfs(share)
+        return Space(
+            status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
+        )
 
     def find(self, point: str) -> Mount | None:
         """Return the share mounted at ``point``, or None. No server is contacted."""
-        found = [mount for mount in self.table() if mount.point == point]
-        return found[-1] if found else None
+        mounts = [mount for mount in self.table() if mount.point == point]
+        return mounts[-1] if mounts else None
 
     @contextlib.contextmanager
     def enter(self, mount: Mount) -> Iterator[int]:
@@ -147,9 +149,9 @@ def parse_line(line: bytes) -> Mount:
     major, minor = fields[2].split(b":")
     device = os.makedev(int(major), int(minor))
     shown = _unescape(source).decode(errors="replace")  # answers show it
-    given = b" ".join(more).strip().decode(errors="replace")
+    options = b" ".join(more).strip().decode(errors="replace")
     point = os.fsdecode(_unescape(fields[4]))
-    return Mount(point, device, os.fsdecode(kind), shown, given)
+    return Mount(point, device, os.fsdecode(kind), shown, options)
 
 
 def _unescape(text: bytes) -> bytes:

@@ -97,8 +97,8 @@ class Locks:
         if self._disk_locks is None:
             return None
         try:
-            left = max(0.0, until - time.monotonic())
-            return self._disk_locks.acquire(name, left, what)
+            seconds_left = max(0.0, until - time.monotonic())
+            return self._disk_locks.acquire(name, seconds_left, what)
         except BaseException:
             self.release(name, None)
             raise

@@ -82,25 +82,25 @@ def _load_filters(directory: str, served: Served) -> list[filters.CommandFilter]
     for path in paths:
         need_only_root_writes(path)
     loaded = wrapper.load_filters([directory])
-    kept = [rule for rule in loaded if rule.exec_path != "privsep-helper"]
-    for rule in kept:
+    rules = [rule for rule in loaded if rule.exec_path != "privsep-helper"]
+    for rule in rules:
         if rule.run_as != "root" or isinstance(rule, filters.ChainingFilter):
             raise Misconfigured(
                 f"filter {rule.name} in {directory}",
                 "only filters that run one command as root are supported",
             )
-        rule.args = tuple(served.expand(each) for each in rule.args)
-    return kept
+        rule.args = tuple(served.expand(word) for word in rule.args)
+    return rules
 
 
 def _foreign(directory: str, served: Served) -> list[filters.CommandFilter]:
     """The filters that allow more when manage_foreign_disks is yes."""
-    both = zip(
+    pairs = zip(
         _load_filters(directory, served),
         _load_filters(directory, replace(served, manage=True)),
         strict=True,
     )
-    return [more for rule, more in both if rule.args != more.args]
+    return [more for rule, more in pairs if rule.args != more.args]
 
 
 def _scan(directory: str) -> list[os.DirEntry[str]]:

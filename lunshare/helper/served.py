@@ -59,7 +59,7 @@ class Served:
     def serves_group(self, name: str) -> bool:
         """Whether a volume group is served."""
         # Complete names first: no group's name has a "*" in it.
-        return name in self.groups or any(_covers(each, name) for each in self.groups)
+        return name in self.groups or any(_covers(group, name) for group in self.groups)
 
     def need_mount_point(self, point: str) -> str:
         """Return ``point``, if it can be the mount point of a share below the base.
@@ -73,7 +73,7 @@ class Served:
 
     def serves_share(self, source: str) -> bool:
         """Whether what is mounted at a mount point is a share that root lists."""
-        listed = _any(_share(each) for each in self.shares)
+        listed = _any(_share(share_) for share_ in self.shares)
         return re.fullmatch(listed, source) is not None
 
     def share_point(self, disk: Disk) -> str | None:
@@ -102,9 +102,9 @@ class Served:
 
     def _words(self) -> dict[str, str]:
         return {
-            "@GROUP@": _any(_group(each) for each in self.groups),
+            "@GROUP@": _any(_group(group) for group in self.groups),
             "@BASE@": re.escape(self.base),
-            "@SHARE@": _any(_share(each) for each in self.shares),
+            "@SHARE@": _any(_share(share) for share in self.shares),
             "@FOREIGN@": _FOREIGN if self.manage else _NOTHING,
         }
 
@@ -117,7 +117,7 @@ class Served:
 
     def _need_directory(self, disk: Disk) -> None:
         above = os.path.dirname(disk.path)
-        if any(_within(above, each) for each in self.directories):
+        if any(_within(above, directory) for directory in self.directories):
             return
         try:
             self.need_mount_point(above)

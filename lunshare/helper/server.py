@@ -157,13 +157,13 @@ class Server:
                 LOG.warning("REFUSED a request of protocol %d", theirs)
                 return messages.other_protocol(theirs)
         try:
-            asked = requests.request(message)
-            name = asked.call
-            request_ids.enter(asked.request_id)
+            request = requests.request(message)
+            name = request.call
+            request_ids.enter(request.request_id)
             verb = self._table.get(name)
             if verb is None:
                 raise HelperRefused(name, f"verbs are {', '.join(self._table)}")
-            return {"value": _carried_out(verb, asked, report, is_gone)}
+            return {"value": _carried_out(verb, request, report, is_gone)}
         except DriverError as error:
             if isinstance(error, _REFUSALS):
                 LOG.warning("REFUSED %s: %s", _shown(name), _shown(str(error)))

@@ -49,8 +49,8 @@ class ThreadLimit:
             self._changed.notify_all()
 
     def _free(self, medium: str) -> bool:
-        each = self._waiting[medium] < self._each or not medium
-        return each and self._waiting.total() < self._most
+        fits = self._waiting[medium] < self._each or not medium
+        return fits and self._waiting.total() < self._most
 
     def _why(self, medium: str) -> str:
         if self._waiting.total() >= self._most:

@@ -64,19 +64,19 @@ def length(file: int) -> int:
 
 def checksum(file: int, size: int, note_progress: NoteProgress) -> str:
     """Return the checksum of the first ``size`` bytes, read from the medium."""
-    found = hashlib.blake2b(digest_size=32)
+    digest = hashlib.blake2b(digest_size=32)
     direct = _past_caches(file)
     try:
         memory = mmap.mmap(-1, STEP)
         for at in _steps(file, size):
-            held = read(direct, memory, at, min(STEP, size - at))
-            if held != ZEROS[: len(held)]:
-                found.update(at.to_bytes(8, "big"))
-                found.update(held.ljust(STEP, b"\0"))
-            note_progress(len(held))
+            piece = read(direct, memory, at, min(STEP, size - at))
+            if piece != ZEROS[: len(piece)]:
+                digest.update(at.to_bytes(8, "big"))
+                digest.update(piece.ljust(STEP, b"\0"))
+            note_progress(len(piece))
     finally:
         os.close(direct)
-    return found.hexdigest()
+    return digest.hexdigest()
 
 
 def read(file: int, memory: mmap.mmap, at: int, size: int) -> bytes:
@@ -84,23 +84,23 @@ def read(file: int, memory: mmap.mmap, at: int, size: int) -> bytes:
 
     :raises OSError: EIO when the file is shorter.
     """
-    held = 0
-    while held < size:
+    length_read = 0
+    while length_read < size:
         # O_DIRECT requires complete blocks; at the end of the file fewer bytes come.
-        done = os.preadv(file, [memoryview(memory)[held:]], at + held)
-        if not done:
-            raise OSError(errno.EIO, f"it ends at byte {at + held}")
-        held += done
+        count = os.preadv(file, [memoryview(memory)[length_read:]], at + length_read)
+        if not count:
+            raise OSError(errno.EIO, f"it ends at byte {at + length_read}")
+        length_read += count
     return memory[:size]
 
 
 def write(file: int, data: memoryview, at: int) -> None:
     """Write all of ``data``. The kernel may write a part, as on an almost full disk."""
     while data:
-        done = os.pwritev(file, [data], at)
-        if not done:
+        count = os.pwritev(file, [data], at)
+        if not count:
             raise OSError(errno.EIO, f"nothing is written at byte {at}")
-        data, at = data[done:], at + done
+        data, at = data[count:], at + count
 
 
 def data(file: int, size: int) -> Iterator[tuple[int, int]]:

@@ -28,7 +28,8 @@ SNAPSHOT, DELETED = f"_snapshot-{OTHER}", f"deleted-{OTHER}.8388608"
 TAG = f"lunshare:{'0af1' * 8}:storage-1.example"
 J = "--reportformat json --units b --nosuffix"
 REPORT = """{"report": [{"vg": [{"vg_size": "8", "vg_free": "4", "vg_extent_size": "4",
- "vg_tags": "", "pv_name": "/dev/sda", "pv_mda_used_count": "1"}],
+ "vg_tags": "", "pv_name": "/dev/sda", "pv_mda_used_count": "1",
+ "vg_missing_pv_count": "0"}],
  "lv": [], "seg": []}]}"""
 AROUND = f'lv_name=~"^{NAME}" || origin="{NAME}"'
 DD = "if={} of={} bs=1M iflag=direct oflag=direct conv=nocreat,notrunc,fsync"
@@ -38,6 +39,7 @@ CALLS: list[tuple[str, tuple[Any, ...]]] = [
     ("volume_group", ()),
     ("thin_pool", ("lunshare-pool",)),
     ("logical_volumes", ()),
+    ("partial_volumes", ()),
     ("details", ()),
     ("details_of", (NAME,)),
     ("details_of", (NAME, SNAPSHOT)),

@@ -429,18 +429,35 @@ def test_listing_that_was_read_while_a_disk_changed_is_read_again():
         assert _commands(root, backend.disks) == ["vgs", "lvs"]
 
 
+def test_disks_of_lvm_that_are_lost_or_back_are_noticed_once():
+    disks: list[str] = []
+    differ = disk_events.BlockDevices(lambda: disks).differ
+    member, size = {"ID_FS_TYPE": "LVM2_member", "ID_FS_UUID": "a"}, b"2048"
+    back = FakeDevice(size, member)
+    assert differ(back)
+    assert not differ(back)  # LVM has written to it
+    assert differ(FakeDevice(b"0", {}))
+    assert not differ(FakeDevice(size, {}))
+    disks.append("/dev/disk")  # udev has not seen its header
+    assert differ(FakeDevice(b"0", {}))
+    assert differ(back)
+    assert differ(FakeDevice(size, member, "remove"))
+
+
 def test_logical_volume_is_no_disk_of_a_group():
     """A host may have written anything there, also the header of a physical volume."""
-    written = FakeDevice(ID_FS_TYPE="LVM2_member", DM_VG_NAME=GROUP)
-    assert not disk_events.PhysicalVolumes().differs(written)
-    assert disk_events.PhysicalVolumes().differs(FakeDevice(ID_FS_TYPE="LVM2_member"))
-    assert not disk_events.PhysicalVolumes().differs(FakeDevice(ID_FS_TYPE="ext4"))
+    written = {"ID_FS_TYPE": "LVM2_member", "DM_VG_NAME": GROUP}
+    assert not disk_events.BlockDevices(tuple).differ(FakeDevice(b"9", written))
 
 
 class FakeDevice:
-    """A device of an event, with these properties."""
+    """The device of an event: a disk of this size with these properties."""
 
-    sys_path, action = "/sys/devices/of-this-test", "change"
+    sys_path, device_node = "/sys/devices/of-this-test", "/dev/disk"
+    device_links = ("/dev/by-id/disk",)
 
-    def __init__(self, **properties: str) -> None:
-        self.properties = properties
+    def __init__(
+        self, size: bytes, properties: dict[str, str], action: str = "change"
+    ) -> None:
+        self.attributes, self.properties = {"size": size}, properties
+        self.action = action

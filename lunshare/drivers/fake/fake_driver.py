@@ -269,15 +269,15 @@ class FakeVolumes(FakeForeign):
         self.failures.at("fill.before")
         kinds = self.abilities.fills
         with self._io(write=False):
-            found = disk_at(source.path) if source.kind in kinds else None
-        if found is None:
+            disk = disk_at(source.path) if source.kind in kinds else None
+        if disk is None:
             raise self._unsupported(f"a copy of {source.path}")
-        blocks = sorted((found.blocks or {}).items())
+        blocks = sorted((disk.blocks or {}).items())
         half = len(blocks) // 2
         self._write(volume.id, blocks[:half])
         self.failures.at("fill.half")
         self._write(volume.id, blocks[half:])
-        self._verify_copy(volume.id, found)
+        self._verify_copy(volume.id, disk)
         self.failures.at("fill.after")
 
     def wipes(self) -> tuple[Wipe, ...]:
@@ -290,9 +290,9 @@ class FakeVolumes(FakeForeign):
     def wipe(self, name: str, limit: int) -> Wipe | None:
         self.failures.at("wipe.before")
         with self._io(write=True):
-            left = self._wipe_step(name, limit)
+            remainder = self._wipe_step(name, limit)
         self.failures.at("wipe.after")
-        return left
+        return remainder
 
     def _wipe_step(self, name: str, limit: int) -> Wipe | None:
         disk = self.storage.deleted.get(name)

@@ -210,12 +210,12 @@ def disk_at(path: str) -> FakeDisk | None:
 
     :raises OSError: EIO, while its medium fails.
     """
-    found = re.fullmatch("/dev/fake-([^/]+)/volume-([^/]+)", path)
-    if found is None:
+    match = re.fullmatch("/dev/fake-([^/]+)/volume-([^/]+)", path)
+    if match is None:
         return None
-    owner = storage(found[1])
+    owner = storage(match[1])
     with owner.io(write=False):
-        disk = owner.disks.get(found[2])
+        disk = owner.disks.get(match[2])
         return disk.copy() if disk else None
 
 

@@ -41,6 +41,8 @@ class CachedListing:
         self._lvm = lvm
         self._last: Listing | None = None
         self._changes, self._mutex = 0, threading.Lock()
+        #: The paths of the group's disks that were present at the last listing.
+        self.disks: tuple[str, ...] = ()
 
     def disks_changed(self) -> None:
         """Read again: a disk of the group is lost or back, which is no commit."""
@@ -57,8 +59,9 @@ class CachedListing:
         commit = self._commit(disk)
         if last is None or commit is None or commit != last.commit:
             group, volumes = self._lvm.volume_group(), self._lvm.logical_volumes()
-            known = commit if group.device == disk else None
-            last = Listing(group, volumes, known)
+            valid_commit = commit if group.device == disk else None
+            last = Listing(group, volumes, valid_commit)
+            self.disks = group.disks
             with self._mutex:
                 if changes == self._changes:
                     self._last = last

@@ -95,16 +95,16 @@ def is_tagged_by_this_node(group: str, tags: Iterable[str]) -> bool:
 
     :raises Misconfigured: it has another node's tag.
     """
-    mine, found = node_tag(), [each for each in tags if _TAG.fullmatch(each)]
-    for each in found:
-        if each.split(":")[1] != mine.split(":")[1]:
+    mine, node_tags = node_tag(), [tag for tag in tags if _TAG.fullmatch(tag)]
+    for tag in node_tags:
+        if tag.split(":")[1] != mine.split(":")[1]:
             raise Misconfigured(
-                f"volume_group {group}: lunshare on node {each.split(':')[2]}"
+                f"volume_group {group}: lunshare on node {tag.split(':')[2]}"
                 " works with it",
-                f"if that node does not use it any more: vgchange --deltag {each}"
+                f"if that node does not use it any more: vgchange --deltag {tag}"
                 f" {group}",
             )
-    return bool(found)
+    return bool(node_tags)
 
 
 def node_tag() -> str:

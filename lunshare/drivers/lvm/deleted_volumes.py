@@ -38,11 +38,15 @@ class DeletedVolumes:
     def wipe(self, name: str, limit: int) -> Wipe | None:
         """Wipe up to ``limit`` bytes of it, but at least one extent."""
         size = names.deleted_size(name)
-        left = self._size(name) if size is not None else None
-        if size is None or left is None:
+        remainder = self._size(name) if size is not None else None
+        if size is None or remainder is None:
             return None
-        start = next_start(left, limit, self._extent_size()) if limit < left else 0
-        if start and left == size:
+        start = (
+            next_start(remainder, limit, self._extent_size())
+            if limit < remainder
+            else 0
+        )
+        if start and remainder == size:
             self._lvm.wipe(name, 0, min(_HEAD, start))
         self._lvm.wipe(name, start)
         if not start:
@@ -74,9 +78,9 @@ class DeletedVolumes:
 
 def _deleted(listed: Listing) -> tuple[Wipe, ...]:
     return tuple(
-        Wipe(found.name, size, found.size)
-        for found in listed.volumes
-        if (size := names.deleted_size(found.name)) is not None
+        Wipe(volume.name, size, volume.size)
+        for volume in listed.volumes
+        if (size := names.deleted_size(volume.name)) is not None
     )
 
 

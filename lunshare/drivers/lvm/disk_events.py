@@ -1,14 +1,17 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Physical volumes that are lost or back, as soon as udev reports it.
+"""Disks of volume groups that are lost or back, as soon as udev reports it.
 
-udev only says when to look: LVM's report says what is missing. Each change of a group
-writes to its disks, and udev reports that too; such an event changes nothing here.
+udev only says when to look: LVM's report says what is missing. A disk is one of LVM if
+udev has seen LVM's header there, or if LVM says so: udev does not read some devices
+again after pvcreate (loop devices in Debian 12). Each change of a group writes to its
+disks, and udev reports that too; such an event changes nothing here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 
 from lunshare.drivers import devices
 from lunshare.drivers.devices import BlockEvents, Device
@@ -16,42 +19,60 @@ from lunshare.drivers.devices import BlockEvents, Device
 _DAY = 86400.0
 
 
-class PhysicalVolumes:
-    """The block devices that udev has recognised as physical volumes."""
+@dataclass(frozen=True, slots=True)
+class DiskState:
+    """LVM's identity of a disk as udev knows it, else empty; and its size as text."""
 
-    def __init__(self) -> None:
-        present = devices.context().list_devices(
-            subsystem="block", ID_FS_TYPE="LVM2_member"
-        )
-        self._uuids = {device.sys_path: _uuid(device) for device in present}
+    uuid: str
+    size: bytes
 
-    def differs(self, device: Device) -> bool:
-        """Whether the device of an event has become one, is none any more, or another.
 
-        Logical volumes do not count: what a host has written there is not ours.
-        """
+_NO_DISK = DiskState("", b"0")
+
+
+class BlockDevices:
+    """The block devices of the node, without logical volumes.
+
+    What a host has written to a logical volume is not ours.
+    """
+
+    def __init__(self, disks: Callable[[], Collection[str]]) -> None:
+        """``disks`` returns the paths that LVM names for the disks of the group."""
+        self._disks = disks
+        present = devices.context().list_devices(subsystem="block")
+        self._states = {
+            device.sys_path: _state(device)
+            for device in present
+            if "DM_VG_NAME" not in device.properties
+        }
+
+    def differ(self, device: Device) -> bool:
+        """Whether an event shows that a disk of LVM is lost, back, or another one."""
         if "DM_VG_NAME" in device.properties:
             return False
-        uuid = None if device.action == "remove" else _uuid(device)
-        return bool(uuid != self._uuids.get(device.sys_path))
+        before = self._states.get(device.sys_path, _NO_DISK)
+        state = _NO_DISK if device.action == "remove" else _state(device)
+        self._states[device.sys_path] = state
+        paths = {device.device_node, *device.device_links}
+        concerned = state.uuid or before.uuid or not paths.isdisjoint(self._disks())
+        return bool(concerned) and state != before
 
 
-def _uuid(device: Device) -> str | None:
-    """Return LVM's identity of a physical volume; None for another device."""
-    if device.properties.get("ID_FS_TYPE") != "LVM2_member":
-        return None
-    return str(device.properties.get("ID_FS_UUID", ""))
+def _state(device: Device) -> DiskState:
+    member = device.properties.get("ID_FS_TYPE") == "LVM2_member"
+    uuid = str(device.properties.get("ID_FS_UUID", "")) if member else ""
+    return DiskState(uuid, device.attributes.get("size") or b"0")
 
 
-def follow(changed: Callable[[], object]) -> None:
-    """Call ``changed`` now, and whenever a physical volume is lost or back.
+def follow(disks: Callable[[], Collection[str]], changed: Callable[[], object]) -> None:
+    """Call ``changed`` now, and whenever a disk of LVM is lost or back.
 
-    Never returns.
+    Never returns. ``disks``: see ``BlockDevices``.
     """
     with BlockEvents() as events:
         while True:
             # In this order, so that the caller sees what is not an event any more.
-            present = PhysicalVolumes()
+            differ = BlockDevices(disks).differ
             changed()
-            while not events.wait(_DAY, present.differs):
+            while not events.wait(_DAY, differ):
                 pass

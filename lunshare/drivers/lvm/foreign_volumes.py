@@ -28,9 +28,9 @@ class ForeignVolumes:
     def manageable(self) -> tuple[Manageable, ...]:
         """Return each foreign volume of the pool that could be managed."""
         return tuple(
-            Manageable(found.name, found.size, self._reason_not_safe(found))
-            for found in self._lvm.details()
-            if self._offered(found)
+            Manageable(volume.name, volume.size, self._reason_not_safe(volume))
+            for volume in self._lvm.details()
+            if self._offered(volume)
         )
 
     def manage(self, volume: Volume, reference: str) -> None:
@@ -41,14 +41,14 @@ class ForeignVolumes:
         self._kind.require_owned(present, volume)
         if volume.name in present:
             return
-        found = wait_until_closed(
+        foreign = wait_until_closed(
             present.get(reference), lambda: self._present().get(reference)
         )
-        if found is None or not self._offered(found):
+        if foreign is None or not self._offered(foreign):
             raise UnknownReference(reference, "the pool has no such logical volume")
-        if found.open:
+        if foreign.open:
             raise DiskBusy(volume.id, f"{reference}: {_OPEN}")
-        if why := self._reason_not_safe(found):
+        if why := self._reason_not_safe(foreign):
             raise UnknownReference(reference, why)
         self._lvm.rename(reference, volume.name)
 
@@ -69,7 +69,7 @@ class ForeignVolumes:
         self._lvm.rename(name, f"unmanaged-{volume_id}")
 
     def _present(self) -> dict[str, VolumeDetails]:
-        return {found.name: found for found in self._lvm.details()}
+        return {volume.name: volume for volume in self._lvm.details()}
 
     def _offered(self, found: VolumeDetails) -> bool:
         pool = "pool" in found.layout

@@ -54,15 +54,15 @@ class Lvm:
 
         Reads only the disk's headers, and starts no process.
         """
-        found = self._root.call("lvm.commit", timeout=self._timeout, device=device)
-        return found if isinstance(found, dict) else None
+        commit = self._root.call("lvm.commit", timeout=self._timeout, device=device)
+        return commit if isinstance(commit, dict) else None
 
     def thin_pool(self, name: str) -> lvm_reports.Pool | None:
         """Return the thin pool of that name; None if it is not a thin pool."""
         where = f"{self.name}/{name}"
         text = self._run("lvs", *_JSON, "-o", "lv_size,segtype,zero", where)
-        found = lvm_reports.pools(text)
-        return found[0] if found else None
+        pools = lvm_reports.pools(text)
+        return pools[0] if pools else None
 
     def pool_usage(self, name: str) -> lvm_reports.PoolUsage | None:
         """Return how full an active thin pool is, from the kernel; else None.

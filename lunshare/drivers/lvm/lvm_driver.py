@@ -141,7 +141,7 @@ class LvmVolumes(VolumeDriver):
 
         threading.Thread(
             target=disk_events.follow,
-            args=(disks_changed,),
+            args=(lambda: self._listing.disks, disks_changed),
             name=f"disks-{self.name}",
             daemon=True,
         ).start()
@@ -191,8 +191,8 @@ class LvmVolumes(VolumeDriver):
 
     def capacity(self) -> Capacity:
         with self._group_errors():
-            found = self._kind.capacity()
-        return replace(found, closed=found.closed or self._inactive)
+            capacity = self._kind.capacity()
+        return replace(capacity, closed=capacity.closed or self._inactive)
 
     @retried_once
     def create_snapshot(self, snapshot: Snapshot) -> None:
@@ -389,8 +389,8 @@ class LvmVolumes(VolumeDriver):
         try:
             pool = mapped.thin_pool_of(self._lvm.path(volume.name), self._group)
         except FileNotFoundError:  # not active
-            found = self._lvm.details_of(volume.name).get(volume.name)
-            owned = found is not None and self._kind.owns(found)
+            details = self._lvm.details_of(volume.name).get(volume.name)
+            owned = details is not None and self._kind.owns(details)
         else:
             owned = self._kind.owns_pool(pool)
         if not owned:

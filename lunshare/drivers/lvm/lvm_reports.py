@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from lunshare.drivers.errors import DriverError
@@ -25,8 +25,8 @@ _Value = TypeVar("_Value")
 class VolumeGroup:
     """One row of vgs; ``extent`` is the size of an extent.
 
-    ``missing`` is how many of its disks are lost. ``device`` is a disk that holds the
-    group's metadata; empty if LVM reports none.
+    ``missing`` is how many of its disks are lost; ``disks`` are those present.
+    ``device`` is a disk that holds the group's metadata; empty if LVM reports none.
     """
 
     size: int
@@ -35,6 +35,7 @@ class VolumeGroup:
     tags: tuple[str, ...]
     device: str
     missing: int
+    disks: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,8 @@ class Segment:
 def volume_group(text: str) -> VolumeGroup:
     """Read a report of vgs on one group: it has one row for each disk."""
     rows = _read(text, "vg", _group)
-    return next((row for row in rows if row.device), rows[0])
+    first = next((row for row in rows if row.device), rows[0])
+    return replace(first, disks=tuple(disk for row in rows for disk in row.disks))
 
 
 def pool_usage(text: str) -> PoolUsage:
@@ -163,6 +165,7 @@ def _group(row: _Row) -> VolumeGroup:
         _items(row["vg_tags"]),
         row["pv_name"] if metadata_copies else "",
         int(row["vg_missing_pv_count"]),
+        (row["pv_name"],) if row["pv_name"].startswith("/") else (),
     )
 
 
@@ -208,7 +211,7 @@ def _segment(row: _Row) -> Segment:
 
 def _percent(text: str) -> float:
     """Convert ``used/total`` to percent with two digits, as LVM does."""
-    used, total = (int(each) for each in text.split("/"))
+    used, total = (int(number) for number in text.split("/"))
     return round(100 * used / total, 2)
 
 

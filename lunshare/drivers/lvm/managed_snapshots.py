@@ -41,13 +41,13 @@ class ForeignSnapshots:
         present = self._present()
         return tuple(
             ManageableSnapshot(
-                found.name,
-                self._size(found, present),
+                details.name,
+                self._size(details, present),
                 volume_id,
-                _reason_not_safe(found),
+                _reason_not_safe(details),
             )
-            for found in present.values()
-            if (volume_id := self._volume_of(found, present))
+            for details in present.values()
+            if (volume_id := self._volume_of(details, present))
         )
 
     def manage(self, snapshot: Snapshot, reference: str) -> None:
@@ -57,28 +57,28 @@ class ForeignSnapshots:
         present = self._present()
         if snapshot.name in present:
             return
-        found = wait_until_closed(
+        foreign = wait_until_closed(
             present.get(reference), lambda: self._present().get(reference)
         )
-        if found is None or self._volume_of(found, present) != snapshot.volume_id:
+        if foreign is None or self._volume_of(foreign, present) != snapshot.volume_id:
             why = f"volume {snapshot.volume_id} has no such foreign snapshot"
             raise UnknownReference(reference, why)
-        if found.open:
+        if foreign.open:
             raise DiskBusy(snapshot.volume_id, f"{reference}: {_OPEN}")
-        if why := _reason_not_safe(found):
+        if why := _reason_not_safe(foreign):
             raise UnknownReference(reference, why)
         self._lvm.rename(reference, snapshot.name)
 
     def unmanage(self, snapshot: Snapshot) -> None:
         """Rename it to a foreign name. A snapshot that does not exist is success."""
-        found = self._closed(snapshot)
-        if found is None:
+        details = self._closed(snapshot)
+        if details is None:
             return
-        if found.lost:
+        if details.lost:
             raise LostSnapshot(snapshot.id, _LOST)
-        if found.open:
+        if details.open:
             raise DiskBusy(snapshot.volume_id, f"snapshot {snapshot.id}: {_OPEN}")
-        if names.volume_id(found.origin) != snapshot.volume_id:
+        if names.volume_id(details.origin) != snapshot.volume_id:
             raise Unsupported(
                 f"unmanaging snapshot {snapshot.id}",
                 "its volume was reverted since it was created, and LVM does not know"
@@ -92,12 +92,12 @@ class ForeignSnapshots:
         return wait_until_closed(self._find(snapshot), lambda: self._find(snapshot))
 
     def _present(self) -> _Present:
-        return {found.name: found for found in self._lvm.details()}
+        return {volume.name: volume for volume in self._lvm.details()}
 
     def _find(self, snapshot: Snapshot) -> VolumeDetails | None:
         name = Volume(snapshot.volume_id, 0).name
-        found = self._lvm.details_of(name, snapshot.name).get(snapshot.name)
-        return found if found and self._kind.owns(found) else None
+        details = self._lvm.details_of(name, snapshot.name).get(snapshot.name)
+        return details if details and self._kind.owns(details) else None
 
     def _volume_of(self, found: VolumeDetails, present: _Present) -> str | None:
         """Return the id of the volume whose foreign snapshot it is, or None."""

@@ -35,14 +35,14 @@ _ANY = re.compile(r"[A-Za-z0-9_+.][A-Za-z0-9_+.-]{0,126}")
 
 def volume_id(name: str) -> str | None:
     """Return the id of the volume of that name; None if it is not a volume's name."""
-    found = _VOLUME.fullmatch(name)
-    return found[1] if found else None
+    match = _VOLUME.fullmatch(name)
+    return match[1] if match else None
 
 
 def snapshot_id(name: str) -> str | None:
     """Return the id of the snapshot of that name; None if it is not a snapshot's."""
-    found = _SNAPSHOT.fullmatch(name)
-    return found[1] if found else None
+    match = _SNAPSHOT.fullmatch(name)
+    return match[1] if match else None
 
 
 def deleted_name(size: int) -> str:
@@ -52,8 +52,8 @@ def deleted_name(size: int) -> str:
 
 def deleted_size(name: str) -> int | None:
     """Return its size in bytes when it was deleted; None if it is another name."""
-    found = _DELETED.fullmatch(name)
-    return int(found[1]) if found else None
+    match = _DELETED.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def name_conflict(volume: Volume, group: str, pool: str) -> Unsupported:

@@ -57,14 +57,14 @@ class ThickSnapshots:
 
     def create_from(self, volume: Volume, snapshot: Snapshot) -> None:
         """Create it by a copy of the snapshot, and wipe what is behind the copy."""
-        found = self._lvm.details_of(volume.name, snapshot.name)
-        self._thick.require_owned(found, volume)
-        if volume.name in found:
+        present = self._lvm.details_of(volume.name, snapshot.name)
+        self._thick.require_owned(present, volume)
+        if volume.name in present:
             return
-        self._require_intact(snapshot, found)
+        self._require_intact(snapshot, present)
         size = self._snapshot_size(snapshot)
         part = volume.name + NEW
-        self._thick.create_part(part, max(size, volume.size), found)
+        self._thick.create_part(part, max(size, volume.size), present)
         try:
             self._fill(part, size, snapshot)
         except DriverError:
@@ -78,13 +78,13 @@ class ThickSnapshots:
     def revert(self, snapshot: Snapshot) -> None:
         """Merge the snapshot, and create it again."""
         name, due = Volume(snapshot.volume_id, 0).name, f"revert-{snapshot.id}"
-        found = self._lvm.details_of(name, snapshot.name)
-        if name not in found or not self._thick.owns(found[name]):
+        present = self._lvm.details_of(name, snapshot.name)
+        if name not in present or not self._thick.owns(present[name]):
             raise UnknownDisk(snapshot.volume_id)
-        volume = found[name]
-        gone = volume.merging or snapshot.name not in found
-        if not (gone and due in volume.tags):
-            self._merge(snapshot, volume, found, due)
+        volume = present[name]
+        absent = volume.merging or snapshot.name not in present
+        if not (absent and due in volume.tags):
+            self._merge(snapshot, volume, present, due)
         self._recreate(snapshot, volume)
         self._lvm.delete_tag(name, due)
 
@@ -118,12 +118,12 @@ class ThickSnapshots:
         :raises Stalled: the merge made no progress for ``progress_timeout`` seconds.
         """
         started = since = time.monotonic()
-        seen, restarted = self._lvm.merge_progress(volume.name), False
-        while seen is not None or not self._created(snapshot):
+        progress, restarted = self._lvm.merge_progress(volume.name), False
+        while progress is not None or not self._created(snapshot):
             time.sleep(min(_PAUSE_SECONDS, 0.2 + (time.monotonic() - started) / 20))
             now = self._lvm.merge_progress(volume.name)
-            if now != seen:
-                seen, since = now, time.monotonic()
+            if now != progress:
+                progress, since = now, time.monotonic()
             elif time.monotonic() > since + self._lvm.progress_timeout:
                 raise Stalled(
                     f"the merge of {snapshot.name}", self._lvm.progress_timeout, 0

@@ -156,8 +156,8 @@ class Thin:
 
     def _exists(self, *names: str) -> bool:
         """Whether the last one of a volume and its snapshots is in this pool."""
-        found = self._lvm.details_of(*names).get(names[-1])
-        return found is not None and self.owns(found)
+        details = self._lvm.details_of(*names).get(names[-1])
+        return details is not None and self.owns(details)
 
     def _usage(self) -> PoolUsage | None:
         """Return how full the pool is; None if it does not exist.
@@ -194,7 +194,7 @@ class Thin:
                 raise
 
     def _provisioned_size(self, listed: Listing) -> int:
-        return sum(found.size for found in listed.volumes if self.owns(found))
+        return sum(volume.size for volume in listed.volumes if self.owns(volume))
 
     def _find_pool(self) -> Pool | None:
         try:

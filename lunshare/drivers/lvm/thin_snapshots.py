@@ -58,22 +58,22 @@ class ThinSnapshots:
     def revert(self, snapshot: Snapshot) -> None:
         """Replace the volume by a copy of the snapshot."""
         name = Volume(snapshot.volume_id, 0).name
-        copy, found = name + names.REVERT, self._owned(name, snapshot.name)
-        if name not in found and copy not in found:
+        copy, present = name + names.REVERT, self._owned(name, snapshot.name)
+        if name not in present and copy not in present:
             raise UnknownDisk(snapshot.volume_id)
-        if snapshot.name not in found:
+        if snapshot.name not in present:
             raise UnknownSnapshot(snapshot.id)
-        if name not in found:
+        if name not in present:
             self._rename_copy(name)
-        elif copy in found:
+        elif copy in present:
             self._lvm.remove(copy)
         self._lvm.snapshot_thin(copy, snapshot.name, skip_activation=False)
         self._remove_volume(name, copy)
         self._rename_copy(name)
 
     def _owned(self, name: str, snapshot: str) -> set[str]:
-        found = self._lvm.details_of(name, snapshot)
-        return {lv for lv, row in found.items() if self._thin.owns(row)}
+        present = self._lvm.details_of(name, snapshot)
+        return {lv for lv, row in present.items() if self._thin.owns(row)}
 
     def _remove_volume(self, name: str, copy: str) -> None:
         """Remove the old volume; if that fails, remove its copy, and raise.
@@ -121,11 +121,11 @@ class ThinSnapshots:
         self, error: CommandFailed, volume: Volume, snapshot: Snapshot
     ) -> None:
         """Raise why a copy was not created; return if the copy exists already."""
-        found = self._lvm.details_of(volume.name, snapshot.name)
-        self._thin.require_owned(found, volume)
-        if volume.name in found:
+        present = self._lvm.details_of(volume.name, snapshot.name)
+        self._thin.require_owned(present, volume)
+        if volume.name in present:
             return
-        source = found.get(snapshot.name)
+        source = present.get(snapshot.name)
         if source is None or not self._thin.owns(source):
             raise UnknownSnapshot(snapshot.id) from error
         raise error

@@ -133,9 +133,9 @@ class NfsVolumes(VolumeDriver):
 
     def lost(self, volume_id: str) -> str:
         lost = [files.lost for files in self._configured if files.lost]
-        seen = self._cache.share_of(volume_id)
-        if seen is not None:
-            return str(seen.lost or "")
+        share = self._cache.share_of(volume_id)
+        if share is not None:
+            return str(share.lost or "")
         return str(lost[0]) if lost else ""
 
     @retried_once
@@ -186,8 +186,8 @@ class NfsVolumes(VolumeDriver):
 
     @retried_once
     def delete_snapshot(self, snapshot_id: str) -> None:
-        found = self._find_snapshot(snapshot_id)
-        for files in [found[0]] if found else self._shares():
+        place = self._find_snapshot(snapshot_id)
+        for files in [place[0]] if place else self._shares():
             files.delete(snapshot_name(snapshot_id))
 
     def snapshots(self) -> tuple[str, ...]:
@@ -274,7 +274,7 @@ class NfsVolumes(VolumeDriver):
         return places
 
     def _entries(self) -> Iterator[tuple[ShareFiles, Entry]]:
-        return ((files, each) for files in self._shares() for each in files.entries())
+        return ((files, entry) for files in self._shares() for entry in files.entries())
 
     def _share_with_most_space(self) -> ShareFiles:
         return max(self._shares(), key=lambda files: files.capacity()[1])
@@ -307,10 +307,10 @@ class NfsVolumes(VolumeDriver):
         :raises UnknownSnapshot: no share has its file.
         :raises LostSnapshot: the file is shorter than the volume was.
         """
-        found = self._find_snapshot(snapshot.id)
-        if found is None:
+        place = self._find_snapshot(snapshot.id)
+        if place is None:
             raise UnknownSnapshot(snapshot.id)
-        files, size = found
+        files, size = place
         if size < snapshot.size:
             why = f"its file has {size} bytes, and the volume had {snapshot.size}"
             raise LostSnapshot(snapshot.id, why)
@@ -341,10 +341,10 @@ class NfsVolumes(VolumeDriver):
             raise trouble
 
     def _shares_with_file(self, reference: str) -> list[ShareFiles]:
-        found = [files for files, each in self._entries() if each.name == reference]
-        if len(found) > 1:
+        shares = [files for files, entry in self._entries() if entry.name == reference]
+        if len(shares) > 1:
             raise UnknownReference(reference, "two shares have a file of that name")
-        return found
+        return shares
 
     def _disk(self, volume_id: str, files: ShareFiles, size: int) -> Disk:
         self._cache.remember(volume_id, files, size)

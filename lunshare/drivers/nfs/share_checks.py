@@ -41,10 +41,14 @@ class ShareChecks:
         :raises DriverError: one of them is not what it should be, or all are lost. None
             counts as lost then.
         """
-        found = self._check_each(shares)
-        lost = [each if isinstance(each, StorageLost) else None for each in found]
+        results = self._check_each(shares)
+        lost = [
+            result if isinstance(result, StorageLost) else None for result in results
+        ]
         problems = [
-            each for each in found if each and not isinstance(each, StorageLost)
+            result
+            for result in results
+            if result and not isinstance(result, StorageLost)
         ]
         if all(lost):
             problems += filter(None, lost)
@@ -63,8 +67,8 @@ class ShareChecks:
         with ThreadPoolExecutor(min(len(shares), _MOST_AT_ONCE)) as threads:
             jobs = [
                 # With the id of the request, for the log of the helper.
-                threads.submit(contextvars.copy_context().run, self._error_of, each)
-                for each in shares
+                threads.submit(contextvars.copy_context().run, self._error_of, share)
+                for share in shares
             ]
         return [job.result() for job in jobs]
 

@@ -57,17 +57,17 @@ class ShareFiles:
         Keys: ``source`` (empty if nothing is mounted), ``trouble`` (empty if it can be
         used) and ``remedy``.
         """
-        found: Mapping[str, str] = self._call("check")
-        return found
+        state: Mapping[str, str] = self._call("check")
+        return state
 
     def capacity(self) -> tuple[int, int]:
         """Return the size of the share, and its free space."""
-        found = self._call("capacity")
-        return found["total"], found["free"]
+        space = self._call("capacity")
+        return space["total"], space["free"]
 
     def entries(self) -> list[Entry]:
         """Return every file that is not hidden. Cost: one readdir of the share."""
-        return [Entry(**each) for each in self._call("list")]
+        return [Entry(**fields) for fields in self._call("list")]
 
     def find(self, name: str) -> int | None:
         """Return the size of a volume's or snapshot's file; None if there is none."""

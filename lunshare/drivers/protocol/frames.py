@@ -163,14 +163,14 @@ class _Frame:
     def _piece(self, free: memoryview) -> int:
         while True:
             try:
-                found = self._connection.recv_into(free)
+                length = self._connection.recv_into(free)
             except BlockingIOError:  # SO_RCVTIMEO
                 self._need_time()
                 continue
-            if not found:
+            if not length:
                 raise Closed(clean=self._held == 0)
             self._need_time()
-            return found
+            return length
 
     def _need_time(self) -> None:
         """Check the time of the frame, which starts with its first byte."""

@@ -41,8 +41,8 @@ def is_unmanaged(name: str) -> bool:
 
 def id_of(name: str) -> str:
     """Return the id in a managed name; empty if it is not one."""
-    found = _OURS.fullmatch(name)
-    return found[2] if found else ""
+    match = _OURS.fullmatch(name)
+    return match[2] if match else ""
 
 
 def nearly_full(total: int, free: int) -> bool:

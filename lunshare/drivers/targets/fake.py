@@ -115,8 +115,10 @@ class FakeSession:
     def close(self) -> None:
         """Log out. It may be called twice."""
         with self._storage.lock:
-            left = tuple(each for each in self._acl.sessions if each is not self)
-            self._acl.sessions = left
+            others = tuple(
+                session for session in self._acl.sessions if session is not self
+            )
+            self._acl.sessions = others
 
     def _require_alive(self) -> None:
         if not self.alive:
@@ -179,12 +181,14 @@ class FakeTarget(TargetDriver):
         acls = self._acls_of(export)
         if acls is None:
             return ()
-        wanted = {c.initiator: c for c in export.connectors}
-        scope = set(acls) | set(wanted) if only is None else set(map(iscsi_name, only))
-        done = [*self._close(acls, wanted, scope)]
-        done += self._open(acls, [c for k, c in wanted.items() if k in scope])
+        connectors = {c.initiator: c for c in export.connectors}
+        scope = (
+            set(acls) | set(connectors) if only is None else set(map(iscsi_name, only))
+        )
+        changes = [*self._close(acls, connectors, scope)]
+        changes += self._open(acls, [c for k, c in connectors.items() if k in scope])
         self.failures.at("apply.after")
-        return tuple(done)
+        return tuple(changes)
 
     def remove(self, volume_id: str) -> tuple[str, ...]:
         self.failures.at("remove.before")
@@ -272,15 +276,15 @@ class FakeTarget(TargetDriver):
     def _close(
         self, acls: dict[str, FakeAcl], wanted: dict[str, Connector], scope: set[str]
     ) -> list[str]:
-        done = []
+        changes = []
         for initiator in sorted(scope & acls.keys()):
             acl, want = acls[initiator], wanted.get(initiator)
             if want is None:
-                done.append(f"closed {initiator}")
+                changes.append(f"closed {initiator}")
             elif want.mode is Mode.RO and (
                 acl.mode is Mode.RW or acl.writes_in_progress
             ):
-                done.append(f"set {initiator} to read-only")
+                changes.append(f"set {initiator} to read-only")
             else:
                 continue
             with self.storage.lock:
@@ -289,7 +293,7 @@ class FakeTarget(TargetDriver):
                 if want is None:
                     del acls[initiator]
             self.failures.at("apply.closed")
-        return done
+        return changes
 
     def _wait_for_writes(self, acl: FakeAcl) -> None:
         """Wait for the writes that were in progress when the session was ended."""
@@ -299,29 +303,29 @@ class FakeTarget(TargetDriver):
             raise DeadlineExceeded("closing an access", self._deadline)
 
     def _open(self, acls: dict[str, FakeAcl], wanted: list[Connector]) -> list[str]:
-        done = []
+        changes = []
         for want in wanted:
-            done += self._create_acl(acls, want)
+            changes += self._create_acl(acls, want)
         for want in wanted:
             if want.mode is Mode.RW and acls[want.initiator].mode is Mode.RO:
                 acls[want.initiator].mode = Mode.RW
-                done.append(f"set {want.initiator} to read-write")
+                changes.append(f"set {want.initiator} to read-write")
                 self.failures.at("apply.opened")
-        return done
+        return changes
 
     def _create_acl(self, acls: dict[str, FakeAcl], want: Connector) -> list[str]:
         with self.storage.lock:
             acl = acls.get(want.initiator)
             if acl is None:
                 acls[want.initiator] = FakeAcl(want.attachment_id, want.auth)
-                done = [f"opened {want.initiator} read-only"]
+                changes = [f"opened {want.initiator} read-only"]
             elif (acl.attachment_id, acl.auth) == (want.attachment_id, want.auth):
                 return []
             else:
                 acl.attachment_id, acl.auth = want.attachment_id, want.auth
-                done = [f"updated credentials or attachment id of {want.initiator}"]
+                changes = [f"updated credentials or attachment id of {want.initiator}"]
         self.failures.at("apply.created")
-        return done
+        return changes
 
 
 def _live(initiator: str, acl: FakeAcl) -> LiveConnector:

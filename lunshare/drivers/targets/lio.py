@@ -117,16 +117,16 @@ class LioTarget(TargetDriver):
     def apply(
         self, export: Export, only: Collection[str] | None = None
     ) -> tuple[str, ...]:
-        names = None if only is None else {each.lower() for each in only}
+        names = None if only is None else {initiator.lower() for initiator in only}
         changes = self.root.call(
             "lio.apply",
             timeout=self._deadline,
             volume_id=export.volume_id,
             disk=_disk(export.disk),
             connectors=[
-                self._connector(each)
-                for each in export.connectors
-                if names is None or each.initiator in names
+                self._connector(connector)
+                for connector in export.connectors
+                if names is None or connector.initiator in names
             ],
             portals=[asdict(portal) for portal in self._portals],
             only=None if names is None else sorted(names),
@@ -138,13 +138,13 @@ class LioTarget(TargetDriver):
         return tuple(self.root.call("lio.remove", timeout=timeout, volume_id=volume_id))
 
     def observe(self) -> tuple[LiveExport, ...]:
-        found = self.root.call("lio.observe", timeout=self._deadline)
-        return tuple(_live(each) for each in found)
+        exports = self.root.call("lio.observe", timeout=self._deadline)
+        return tuple(_live(export) for export in exports)
 
     def observe_volume(self, volume_id: str) -> LiveExport | None:
         timeout = self._deadline
-        found = self.root.call("lio.live", timeout=timeout, volume_id=volume_id)
-        return None if found is None else _live(found)
+        export = self.root.call("lio.live", timeout=timeout, volume_id=volume_id)
+        return None if export is None else _live(export)
 
     def connection_info(self, volume: Volume, connector: Connector) -> dict[str, Any]:
         portals = [str(portal) for portal in self._portals]
@@ -224,7 +224,7 @@ def _disk(disk: Disk | None) -> dict[str, Any] | None:
 
 
 def _live(found: Mapping[str, Any]) -> LiveExport:
-    connectors = tuple(_live_connector(**each) for each in found["connectors"])
+    connectors = tuple(_live_connector(**fields) for fields in found["connectors"])
     return LiveExport(found["volume_id"], connectors, found["enabled"])
 
 

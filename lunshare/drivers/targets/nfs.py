@@ -111,6 +111,6 @@ class NfsTarget(TargetDriver):
     def _shares_by_digest(self) -> Mapping[str, Share]:
         """Return the shares by the names of their mount points; read once."""
         if not self._shares:
-            found = share_options.configured(self.options)
-            self._shares = {share.digest: share for share in found}
+            shares = share_options.configured(self.options)
+            self._shares = {share.digest: share for share in shares}
         return self._shares

@@ -288,8 +288,8 @@ def _change_depth(acl: str) -> None:
 
 def _session(acl: str) -> int:
     """Return the number of the ACL's latest session; 0 when it has none."""
-    found = _SESSION.match(_of_kernel(acl))
-    return int(found[1]) if found else 0
+    match = _SESSION.match(_of_kernel(acl))
+    return int(match[1]) if match else 0
 
 
 def _of_kernel(acl: str) -> str:
@@ -303,8 +303,8 @@ def _mapped_lun_names(acl: str) -> set[str]:
     mapping = acl + "/lun_0"
     with contextlib.suppress(FileNotFoundError):
         return {os.path.basename(os.readlink(f"{mapping}/{_LINK}"))}
-    found = (os.readlink(f"{mapping}/{name}") for name in links(mapping))
-    return {os.path.basename(each) for each in found}
+    luns = (os.readlink(f"{mapping}/{name}") for name in links(mapping))
+    return {os.path.basename(lun) for lun in luns}
 
 
 def _map(acl: str, lun: str) -> None:
@@ -325,7 +325,11 @@ def _mappings(acl: str) -> list[str]:
 def _writable(acl: str) -> list[str]:
     """Return the mapped LUNs that allow writes: LUN 0, or one that a person added."""
     mappings = _mappings(acl)
-    return [each for each in mappings if read_or_empty(each + "/write_protect") == "0"]
+    return [
+        mapping
+        for mapping in mappings
+        if read_or_empty(mapping + "/write_protect") == "0"
+    ]
 
 
 def _host(acl: str) -> str:

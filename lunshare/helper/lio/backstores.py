@@ -118,8 +118,8 @@ def stated_identity(path: str) -> str:
 
 def live_device(path: str) -> str:
     """Return the numbers of the device that iblock has open; empty without one."""
-    found = _NUMBERS.search(read_or_empty(path + "/info"))
-    return f"{found[1]}:{found[2]}" if found else ""
+    match = _NUMBERS.search(read_or_empty(path + "/info"))
+    return f"{match[1]}:{match[2]}" if match else ""
 
 
 def has_disk(path: str, wanted: str) -> bool:
@@ -173,27 +173,27 @@ def create(disk: Disk, role: Role, prefix: str = "", like: str = "") -> str:
     :raises OSError: for example EBUSY, when another user has the disk open.
     """
     with (
-        disk_paths.open_disk(disk) as found,
-        _path_for_kernel(disk, role, found) as opened,
+        disk_paths.open_disk(disk) as device,
+        _path_for_kernel(disk, role, device) as opened,
     ):
         path = _place(disk, role, prefix)
         os.mkdir(path)
-        write(path + "/control", _control(disk, role, opened, found.stat.st_size))
-        write(path + "/alias", disk_identity(found.stat))
+        write(path + "/control", _control(disk, role, opened, device.stat.st_size))
+        write(path + "/alias", disk_identity(device.stat))
         # The path to show from now on; the kernel only stores this text.
         write(path + "/udev_path", disk.path)
         write(path + "/enable", "1")
         if _PLUGINS[disk.kind, role] == "fileio":
             _show_path(path, disk)
-        if live_identity(path) != disk_identity(found.stat):
+        if live_identity(path) != disk_identity(device.stat):
             raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), disk.path)
         if disk.kind is DiskKind.BLOCK:  # the kernel has opened it meanwhile
-            disk_paths.need_its_device(disk, found.stat)
+            disk_paths.need_its_device(disk, device.stat)
     _identify(disk.volume_id, path, like)
     if (
         role is Role.WRITERS
-        and found.stat.st_rdev
-        and disk_paths.supports_discard(found.stat)
+        and device.stat.st_rdev
+        and disk_paths.supports_discard(device.stat)
     ):
         write(path + "/attrib/emulate_tpu", "1")
     repair(path, disk, role)
@@ -214,8 +214,8 @@ def _show_path(path: str, disk: Disk) -> None:
 
 def reported_size(path: str) -> int:
     """Return the size in bytes that hosts see of a file."""
-    found = _SIZE.search(read(path + "/info"))
-    return int(found[1]) if found else 0
+    match = _SIZE.search(read(path + "/info"))
+    return int(match[1]) if match else 0
 
 
 def report_size(path: str, size: int) -> None:
@@ -233,11 +233,11 @@ def existing(volume_id: str, *roles: Role, prefix: str = "") -> Iterator[str]:
     With the ``prefix`` of targets, also those that Cinder's LVM driver could remove.
     """
     for role in roles or Role:
-        known = {name_of(volume_id, role, each) for each in ("", prefix)}
+        own_names = {name_of(volume_id, role, start) for start in ("", prefix)}
         for plugin in sorted(set(_PLUGINS.values())):
             for number in _numbers(volume_id, role):
                 hba = f"{CORE}/{plugin}_{number}"
-                for name in sorted(known.intersection(names(hba))):
+                for name in sorted(own_names.intersection(names(hba))):
                     yield f"{hba}/{name}"
 
 

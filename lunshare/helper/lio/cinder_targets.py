@@ -43,7 +43,7 @@ def existing(volume_id: str, prefix: str) -> list[str]:
     """
     name = _name(volume_id, prefix)
     numbers = filter(None, map(_HBA.fullmatch, names(CORE)))
-    found = [each[0] for each in numbers if int(each[1]) < backstores.FIRST]
+    found = [entry[0] for entry in numbers if int(entry[1]) < backstores.FIRST]
     paths = (f"{CORE}/{hba}/{name}" for hba in found)
     return [path for path in paths if os.path.isdir(path)]
 

@@ -27,21 +27,21 @@ Export = dict[str, Any]
 
 def main(argv: Sequence[str]) -> int:
     """List exports, or remove them; without --yes only show what would be removed."""
-    asked = _parser().parse_args(argv)
+    options = _parser().parse_args(argv)
     try:
-        with _connected(asked.socket) as helper:
-            return _run(helper, asked)
+        with _connected(options.socket) as helper:
+            return _run(helper, options)
     except (DriverError, OSError, frames.BadFrame, frames.Closed) as error:
-        print(f"lunshare-helper: {_sentence(error, asked.socket)}", file=sys.stderr)
+        print(f"lunshare-helper: {_sentence(error, options.socket)}", file=sys.stderr)
         return 1
 
 
 def _run(helper: socket.socket, asked: argparse.Namespace) -> int:
-    found: list[Export] = _ask(helper, "lio.observe")
+    exports: list[Export] = _ask(helper, "lio.observe")
     if not asked.remove and not asked.all:
-        _show(found)
+        _show(exports)
         return 0
-    chosen = found if asked.all else [_named(found, each) for each in asked.remove]
+    chosen = exports if asked.all else [_named(exports, each) for each in asked.remove]
     for export in chosen:
         name = f"export of volume {export['volume_id']} ({_hosts(export)})"
         if not asked.yes:
@@ -58,15 +58,17 @@ def _show(found: Sequence[Export]) -> None:
     for export in found:
         state = "" if export["enabled"] else ", not enabled"
         print(f"volume {export['volume_id']}: {_hosts(export)}{state}")
-        for each in export["connectors"]:
-            live = "logged in" if each["sessions"] else "not logged in"
-            mode, attachment = each["mode"] or "no LUN", each["attachment_id"]
-            print(f"    {each['initiator']}  {mode}  {live}  attachment {attachment}")
+        for connector in export["connectors"]:
+            live = "logged in" if connector["sessions"] else "not logged in"
+            mode, attachment = connector["mode"] or "no LUN", connector["attachment_id"]
+            print(
+                f"    {connector['initiator']}  {mode}  {live}  attachment {attachment}"
+            )
     print(f"{len(found)} exports")
 
 
 def _hosts(export: Export) -> str:
-    live = sum(1 for each in export["connectors"] if each["sessions"])
+    live = sum(1 for connector in export["connectors"] if connector["sessions"])
     return f"{len(export['connectors'])} hosts, {live} logged in"
 
 

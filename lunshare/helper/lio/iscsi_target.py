@@ -63,8 +63,8 @@ def map_read_only(target: Target) -> None:
 def disk_path(target: Target) -> str:
     """Return the path of the disk that the target exports; empty when unknown."""
     links_ = (target.backstore_link(role) for role in Role)
-    found = (read_or_empty(f"{link}/udev_path") for link in links_)
-    return next(filter(None, found), "")
+    paths = (read_or_empty(f"{link}/udev_path") for link in links_)
+    return next(filter(None, paths), "")
 
 
 def stat_disk(disk: Disk, lock: TimedLock) -> os.stat_result | None:
@@ -144,16 +144,16 @@ def create_readers_lun(
 def remove_readers_lun(target: Target, lock: TimedLock) -> list[str]:
     """Remove the readers' LUN, after its hosts; return the changes."""
     lun, paths = target.lun(Role.READERS), _backstores(target, Role.READERS)
-    found = os.path.isdir(lun)
-    if found:
+    existed = os.path.isdir(lun)
+    if existed:
         for initiator in target.acls():
             if acls.maps(target.acl(initiator), lun):
                 acls.evict(target.acl(initiator), lock)
         _remove_lun(lun)
     for path in paths:
         lock.run_step(f"closing {path}", backstores.destroy, path)
-        found = True
-    return [f"readers' LUN of {target.name} removed"] if found else []
+        existed = True
+    return [f"readers' LUN of {target.name} removed"] if existed else []
 
 
 def refresh_sizes(
@@ -179,9 +179,11 @@ def check_disk(disk: Disk, lock: TimedLock) -> os.stat_result:
     :raises TargetFailed: as ``disk_paths.check``.
     :raises DeadlineExceeded: its server does not answer.
     """
-    found: list[os.stat_result] = []
-    lock.run_step(f"checking {disk.path}", lambda: found.append(disk_paths.check(disk)))
-    return found[0]
+    statuses: list[os.stat_result] = []
+    lock.run_step(
+        f"checking {disk.path}", lambda: statuses.append(disk_paths.check(disk))
+    )
+    return statuses[0]
 
 
 def enable(target: Target) -> None:
@@ -201,11 +203,11 @@ def repair(target: Target, disk: Disk, portals: Iterable[Portal]) -> list[str]:
     for role in Role:
         path = target.backstore(role)
         changes += backstores.repair(path, disk, role) if path else []
-    wanted = {str(portal) for portal in portals}
-    for name in set(names(target.group + "/np")) - wanted:
+    addresses = {str(portal) for portal in portals}
+    for name in set(names(target.group + "/np")) - addresses:
         remove_object(f"{target.group}/np/{name}")
         changes.append(f"portal {name} removed")
-    for name in sorted(wanted):
+    for name in sorted(addresses):
         if _create_portal(f"{target.group}/np/{name}"):
             changes.append(f"portal {name} created")
     return changes

@@ -59,8 +59,8 @@ def make_durable(database: str) -> None:
             stack.callback(os.close, directory)
             flags = bytearray(8)
             fcntl.ioctl(directory, _GET_FLAGS, flags)
-            wanted = int.from_bytes(flags, sys.byteorder) | _SYNCHRONOUS
-            fcntl.ioctl(directory, _SET_FLAGS, wanted.to_bytes(8, sys.byteorder))
+            new_flags = int.from_bytes(flags, sys.byteorder) | _SYNCHRONOUS
+            fcntl.ioctl(directory, _SET_FLAGS, new_flags.to_bytes(8, sys.byteorder))
         except OSError as error:
             LOG.info("%s: reservations may be lost with the power: %s", path, error)
 
@@ -90,16 +90,16 @@ def void_saved(target: Target, initiator: str) -> None:
     path = _path(target)
     with contextlib.suppress(FileNotFoundError):
         when = os.stat(path).st_mtime_ns
-        if any(each["initiator_node"] == initiator for each in _entries(path)):
+        if any(entry["initiator_node"] == initiator for entry in _entries(path)):
             _note(path, when, initiator)
 
 
 def delete_saved(target: Target) -> None:
     """Delete the saved registrations of a volume that has no host any more."""
     path = _path(target)
-    for each in (path, _notes(path)):
+    for file in (path, _notes(path)):
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(each)
+            os.unlink(file)
 
 
 def _valid(target: Target) -> Iterator[Entry]:
@@ -110,9 +110,9 @@ def _valid(target: Target) -> Iterator[Entry]:
     except FileNotFoundError:
         return
     void = _void_hosts(path, when)
-    wanted = {**_PLACE, "target_node": target.iqn}
+    place = {**_PLACE, "target_node": target.iqn}
     for entry in entries:
-        if wanted.items() <= entry.items() and entry["initiator_node"] not in void:
+        if place.items() <= entry.items() and entry["initiator_node"] not in void:
             yield entry
 
 
@@ -136,8 +136,8 @@ def _entries(path: str) -> list[dict[str, str]]:
                 entry = {}
             elif line.startswith("PR_REG_END:") and "initiator_node" in entry:
                 entries.append(entry)
-            elif found := _WORD.fullmatch(line.strip()):
-                entry[found[1]] = found[2]
+            elif match := _WORD.fullmatch(line.strip()):
+                entry[match[1]] = match[2]
     return entries
 
 
@@ -146,12 +146,12 @@ def _note(path: str, when: int, host: str) -> None:
 
     A new line comes first, because the power may have been lost in a line.
     """
-    known = _void_hosts(path, when)
+    hosts = _void_hosts(path, when)
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-    notes = os.open(_notes(path), flags if known else flags | os.O_TRUNC, 0o600)
+    notes = os.open(_notes(path), flags if hosts else flags | os.O_TRUNC, 0o600)
     try:
         line = f"\n{when} {host}\n".encode()
-        if host not in known and os.write(notes, line) < len(line):
+        if host not in hosts and os.write(notes, line) < len(line):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
         os.fsync(notes)
     finally:

@@ -58,7 +58,11 @@ class Apply:
         self.concerned = self.export.connectors
         if (only := self.only) is not None:
             self.concerned = tuple(
-                [each for each in self.concerned if each.initiator in only]
+                [
+                    connector
+                    for connector in self.concerned
+                    if connector.initiator in only
+                ]
             )
 
 
@@ -110,12 +114,12 @@ def _apply(
 ) -> Apply:
     if len(connectors) > 1 and _has_a_double(connectors):
         raise InvalidValue("connectors", "", "name each initiator once")
-    found = None if disk is None else Disk(volume_id, **disk)
-    return Apply(Export(volume_id, found, connectors), portals, only)
+    volume_disk = None if disk is None else Disk(volume_id, **disk)
+    return Apply(Export(volume_id, volume_disk, connectors), portals, only)
 
 
 def _has_a_double(connectors: tuple[Connector, ...]) -> bool:
-    return len({each.initiator for each in connectors}) < len(connectors)
+    return len({connector.initiator for connector in connectors}) < len(connectors)
 
 
 def _initiator(name: str, given: object) -> str:

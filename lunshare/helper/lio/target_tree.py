@@ -65,10 +65,11 @@ class Target:
     def backstore(self, role: Role) -> str | None:
         """Return the path of the backstore that a LUN is linked to, or None."""
         path = _behind(self.backstore_link(role))
-        known = (
-            backstores.name_of(self.volume_id, role, each) for each in ("", self.prefix)
+        own_names = (
+            backstores.name_of(self.volume_id, role, start)
+            for start in ("", self.prefix)
         )
-        return path if path and os.path.basename(path) in known else None
+        return path if path and os.path.basename(path) in own_names else None
 
     def cinder_backstore(self) -> str | None:
         """Return the writers' backstore, if Cinder's LVM driver has created it."""
@@ -92,17 +93,17 @@ class Target:
             for lun in names(f"{self.path}/{group}/lun")
             for link in _linked(f"{self.path}/{group}/lun/{lun}")
         ]
-        found = [_behind(link) for link in linked if link not in ours]
+        parts = [_behind(link) for link in linked if link not in ours]
         if groups and not linked:  # half created, or half removed
-            left = cinder_targets.existing(self.volume_id, self.prefix)
-            found += [path for path in left if not self.may_take(path)]
+            backstores_of_cinder = cinder_targets.existing(self.volume_id, self.prefix)
+            parts += [path for path in backstores_of_cinder if not self.may_take(path)]
         others = [name for name in groups if not self.group.endswith(f"/{name}")]
-        return [os.path.basename(path) for path in found if path] + others
+        return [os.path.basename(path) for path in parts if path] + others
 
     def unknown_hosts(self) -> set[str]:
         """Return the hosts that are logged in without an ACL, or some of very many."""
-        found = read_or_empty(self.group + "/dynamic_sessions")
-        return {name for name in re.split("[\n\0]", found) if name}
+        sessions = read_or_empty(self.group + "/dynamic_sessions")
+        return {name for name in re.split("[\n\0]", sessions) if name}
 
     def may_take(self, path: str) -> bool:
         """Whether a backstore is of Cinder's LVM driver, and may become ours."""
@@ -119,8 +120,8 @@ class Target:
         """Return backstores of Cinder's LVM driver that may become ours."""
         if self.takes_over is None:
             return []
-        left = cinder_targets.existing(self.volume_id, self.prefix)
-        return [path for path in left if self.may_take(path)]
+        paths = cinder_targets.existing(self.volume_id, self.prefix)
+        return [path for path in paths if self.may_take(path)]
 
     def prefix_for(self, group: str | None) -> str:
         """Return what the name of a new backstore starts with, besides ``volume-``."""

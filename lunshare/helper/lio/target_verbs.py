@@ -105,23 +105,23 @@ class TargetVerbs:
         its disk (see ``acls``). No lock of a change is needed, and a read of the same
         name that hangs occupies no second thread.
         """
-        found: list[_Value] = []
+        values: list[_Value] = []
         with self._reads.hold(name, seconds, _READS) as lock:
-            lock.run_step(f"reading {name}", lambda: found.append(read()))
-        return found[0]
+            lock.run_step(f"reading {name}", lambda: values.append(read()))
+        return values[0]
 
     def _observe_all(self) -> list[dict[str, Any]]:
-        found = filter(None, map(self._ours.fullmatch, names(ISCSI)))
-        ids = [match[1] for match in found if _is_ours(self._target(match[1]))]
+        matches = filter(None, map(self._ours.fullmatch, names(ISCSI)))
+        ids = [match[1] for match in matches if _is_ours(self._target(match[1]))]
         return [self._observe(volume_id) for volume_id in ids]
 
     def _observe(self, volume_id: str) -> dict[str, Any]:
         target = self._target(volume_id)
-        seen = (_live(target, initiator) for initiator in target.acls())
+        connectors = (_live(target, initiator) for initiator in target.acls())
         return {
             "volume_id": volume_id,
             "enabled": target.enabled(),
-            "connectors": [connector for connector in seen if connector],
+            "connectors": [connector for connector in connectors if connector],
         }
 
 
@@ -143,16 +143,16 @@ def _apply(target: Target, wanted: Apply, lock: TimedLock) -> list[str]:
     changes += _close(target, wanted, lock)
     if export.disk is None or not export.connectors:
         return changes
-    found = iscsi_target.stat_disk(export.disk, lock)
-    if fresh := not _is_complete(target, export.disk, found, wanted.only is None):
+    status = iscsi_target.stat_disk(export.disk, lock)
+    if fresh := not _is_complete(target, export.disk, status, wanted.only is None):
         # Checked before anything is removed.
-        found = iscsi_target.check_disk(export.disk, lock)
+        status = iscsi_target.check_disk(export.disk, lock)
         changes += _recreate(target, export.disk, wanted, lock)
-    changes += _place_hosts(target, export.disk, found, wanted, lock)
+    changes += _place_hosts(target, export.disk, status, wanted, lock)
     if not fresh:
         if wanted.only is None:
             changes += iscsi_target.repair(target, export.disk, wanted.portals)
-        changes += iscsi_target.refresh_sizes(target, export.disk, found)
+        changes += iscsi_target.refresh_sizes(target, export.disk, status)
     changes += _open(target, wanted)
     if fresh:
         iscsi_target.enable(target)
@@ -189,7 +189,9 @@ def _writers(wanted: Apply) -> set[str] | None:
     if wanted.only is not None:
         return None
     connectors = wanted.export.connectors
-    return {each.initiator for each in connectors if each.mode is Mode.RW}
+    return {
+        connector.initiator for connector in connectors if connector.mode is Mode.RW
+    }
 
 
 def _place_hosts(
@@ -204,16 +206,18 @@ def _place_hosts(
     The readers' LUN is created before a host is moved to it. If that fails, a host
     that reads can still read.
     """
-    reads, changes = Mode.RO in [each.mode for each in wanted.concerned], []
+    reads, changes = Mode.RO in [connector.mode for connector in wanted.concerned], []
     if reads and found is not None:
         identity, every = backstores.disk_identity(found), wanted.only is None
         changes += iscsi_target.create_readers_lun(target, disk, identity, every, lock)
-    for each in wanted.concerned:
-        acl, lun = target.acl(each.initiator), target.lun_of(each)
+    for connector in wanted.concerned:
+        acl, lun = target.acl(connector.initiator), target.lun_of(connector)
         if acls.maps_other_lun(acl, lun):
             acls.evict(acl, lock)
-            reservations.void_saved(target, each.initiator)
-            changes.append(f"{each.initiator} moved to the {each.mode} hosts' LUN")
+            reservations.void_saved(target, connector.initiator)
+            changes.append(
+                f"{connector.initiator} moved to the {connector.mode} hosts' LUN"
+            )
     if wanted.only is None and not reads:
         changes += iscsi_target.remove_readers_lun(target, lock)
     return changes
@@ -236,7 +240,9 @@ def _need_ours(target: Target) -> None:
 
 def _close(target: Target, wanted: Apply, lock: TimedLock) -> list[str]:
     """Close what is not wanted, among the initiators that are concerned."""
-    connectors = {each.initiator: each for each in wanted.export.connectors}
+    connectors = {
+        connector.initiator: connector for connector in wanted.export.connectors
+    }
     concerned = target.acls() if wanted.only is None else wanted.only
     leaving = [each for each in concerned if each not in connectors]
     losing = [
@@ -283,11 +289,11 @@ def _remove_extra_luns(target: Target, initiators: Collection[str]) -> list[str]
 def _close_host(target: Target, initiator: str, lock: TimedLock) -> list[str]:
     """Close a host's access. Its ACL is removed last, so a retry starts here again."""
     acl = target.acl(initiator)
-    found = acls.close(acl, lock)
+    session_found = acls.close(acl, lock)
     reservations.void_saved(target, initiator)
-    if found:
+    if session_found:
         acls.remove(acl, lock)
-    return [f"{initiator} closed"] if found else []
+    return [f"{initiator} closed"] if session_found else []
 
 
 def _open(target: Target, wanted: Apply) -> list[str]:

@@ -74,8 +74,8 @@ def disk_of(argv: Sequence[str]) -> str:
     disk of lunshare has the lock of its volume group.
     """
     named = argv[argv.index("-n") + 1] if "-n" in argv else " ".join(argv)
-    found = _DISK.search(named)
-    return f"{volume_group(argv)}/{found[0]}" if found else volume_group(argv)
+    match = _DISK.search(named)
+    return f"{volume_group(argv)}/{match[0]}" if match else volume_group(argv)
 
 
 def _is_volume(word: str) -> bool:
@@ -152,11 +152,11 @@ class ChangeRunner:
         :raises DeadlineExceeded: one still is.
         """
         with self._fewer:
-            while late := self._overdue.get(group):
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    raise DeadlineExceeded(f"an earlier change: {late[0]}", seconds)
-                self._fewer.wait(left)
+            while overdue := self._overdue.get(group):
+                seconds_left = deadline - time.monotonic()
+                if seconds_left <= 0:
+                    raise DeadlineExceeded(f"an earlier change: {overdue[0]}", seconds)
+                self._fewer.wait(seconds_left)
 
     def _hand_over(self, change: _Change) -> None:
         self._add(change.locks, change.shown)
@@ -185,8 +185,8 @@ class ChangeRunner:
     def process(self, command: list[str], deadline: float, change: _Change) -> Outcome:
         """Run the command while holding the lock of its disk."""
         self.await_turn(change.group, deadline, change.seconds)
-        left = max(0.0, deadline - time.monotonic())
-        with self._locks.hold(change.disk, left, what=change.shown) as lock:
+        seconds_left = max(0.0, deadline - time.monotonic())
+        with self._locks.hold(change.disk, seconds_left, what=change.shown) as lock:
             change.mark_started()
             return _run(command, lock.file, self._environment)
 

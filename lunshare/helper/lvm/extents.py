@@ -60,23 +60,23 @@ class Copy:
 
 def zero(given: Mapping[str, Any], by: Served) -> Zero:
     """Check the arguments of lvm.zero."""
-    asked = _ZERO("", given)
-    _need_served(asked.device, by)
-    return asked
+    request = _ZERO("", given)
+    _need_served(request.device, by)
+    return request
 
 
 def copy(given: Mapping[str, Any], by: Served) -> Copy:
     """Check the arguments of lvm.copy."""
-    asked = _COPY("", given)
-    _need_served(asked.source, by)
-    _need_served(asked.target, by)
-    return asked
+    request = _COPY("", given)
+    _need_served(request.source, by)
+    _need_served(request.target, by)
+    return request
 
 
 def id_of(path: str) -> str:
     """Return the id in a disk's path; the path itself if there is none."""
-    found = _IDENTITY.search(path)
-    return found[2] if found else path
+    match = _IDENTITY.search(path)
+    return match[2] if match else path
 
 
 @contextlib.contextmanager
@@ -111,16 +111,16 @@ def open_patiently(path: str, flags: int, lock: TimedLock) -> int:
 def _need_its_name(path: str, found: os.stat_result) -> None:
     """Check the device-mapper name: a link below /dev may be stale or forged."""
     match = _NEW.fullmatch(path) or _OLD.fullmatch(path) or _SNAPSHOT.fullmatch(path)
-    wanted = (
-        "-".join(double_hyphens(match[each]) for each in ("group", "name"))
+    expected = (
+        "-".join(double_hyphens(match[group]) for group in ("group", "name"))
         if match
         else ""
     )
     if (
         not stat.S_ISBLK(found.st_mode)
-        or disk_paths.device_mapper_name(found) != wanted
+        or disk_paths.device_mapper_name(found) != expected
     ):
-        raise OSError(errno.ENODEV, f"device-mapper does not call it {wanted}", path)
+        raise OSError(errno.ENODEV, f"device-mapper does not call it {expected}", path)
 
 
 def _part(*patterns: re.Pattern[str]) -> forms.Form[str]:

@@ -57,11 +57,11 @@ class HeaderVerbs:
         :raises DeadlineExceeded: it hangs.
         """
         device = requests.device(given)
-        found: list[dict[str, int] | None] = []
+        commits: list[dict[str, int] | None] = []
         what = f"reading the header of {device}"
         with self._locks.hold(device, seconds, "headers") as lock:
-            lock.run_step(what, lambda: found.append(self._read(device)))
-        return found[0]
+            lock.run_step(what, lambda: commits.append(self._read(device)))
+        return commits[0]
 
     def _read(self, device: str) -> dict[str, int] | None:
         with _opened(device) as file:
@@ -69,10 +69,10 @@ class HeaderVerbs:
 
     def commit_of(self, device: str, file: int) -> dict[str, int] | None:
         """Return the same for an open disk."""
-        found = commit(file)
-        if found is None:
+        fields = commit(file)
+        if fields is None:
             return None
-        group, offset, size, checksum = found
+        group, offset, size, checksum = fields
         if not self._served.serves_group(group):
             raise HelperRefused(device, f"its volume group is {group or '(none)'}")
         return {"offset": offset, "size": size, "checksum": checksum}
@@ -82,15 +82,15 @@ class HeaderVerbs:
 def _opened(device: str) -> Iterator[int]:
     """Open a block device. Anything else at the path is not opened."""
     try:
-        seen = os.open(device, os.O_PATH | os.O_CLOEXEC)
+        node = os.open(device, os.O_PATH | os.O_CLOEXEC)
         try:
-            if not stat.S_ISBLK(os.fstat(seen).st_mode):
+            if not stat.S_ISBLK(os.fstat(node).st_mode):
                 raise DriverError(f"{device}: it is not a block device")
             # LVM writes past the page cache, which may hold older bytes.
             flags = os.O_RDONLY | os.O_DIRECT | os.O_NONBLOCK | os.O_CLOEXEC
-            file = os.open(f"/proc/self/fd/{seen}", flags)
+            file = os.open(f"/proc/self/fd/{node}", flags)
         finally:
-            os.close(seen)
+            os.close(node)
         try:
             yield file
         finally:
@@ -117,8 +117,8 @@ def _group(file: int, at: int) -> str:
     """Return the name at the start of the text; empty if there is no text."""
     start = at // _BLOCK * _BLOCK
     text = _block(file, start) + _block(file, start + _BLOCK)
-    found = _GROUP.match(text, at - start)
-    return found[1].decode() if found else ""
+    match = _GROUP.match(text, at - start)
+    return match[1].decode() if match else ""
 
 
 def _metadata_area(start: bytes) -> int:

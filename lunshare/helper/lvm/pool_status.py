@@ -62,11 +62,11 @@ class PoolVerbs:
         if not self._served.serves_group(group):
             raise HelperRefused(f"{group}/{pool}", "its volume group is not served")
         name = f"{double_hyphens(group)}-{double_hyphens(pool)}"
-        found: list[str | None] = []
+        texts: list[str | None] = []
         with self._locks.hold(name, seconds, "pools") as lock:
             what = f"reading the status of {group}/{pool}"
-            lock.run_step(what, lambda: found.append(_status(name)))
-        return found[0]
+            lock.run_step(what, lambda: texts.append(_status(name)))
+        return texts[0]
 
 
 def _status(name: str) -> str | None:
@@ -87,16 +87,16 @@ def _status_of_device(control: int, name: str) -> str | None:
     """Return the status of the device of that name, if it is a thin pool."""
     if len(name) > _LONGEST:
         return None
-    asked = bytearray(_SIZE)
+    buffer = bytearray(_SIZE)
     words = (*_VERSION, _SIZE, _HEADER.size, 0, 0, _NO_FLUSH, 0, 0, 0)
-    _HEADER.pack_into(asked, 0, *words, name.encode(), b"", b"")
+    _HEADER.pack_into(buffer, 0, *words, name.encode(), b"", b"")
     try:
-        fcntl.ioctl(control, _TABLE_STATUS, asked)
+        fcntl.ioctl(control, _TABLE_STATUS, buffer)
     except OSError as error:
         if error.errno == errno.ENXIO:  # no such device
             return None
         raise
-    return status_of(asked)
+    return status_of(buffer)
 
 
 def status_of(answer: bytearray) -> str | None:

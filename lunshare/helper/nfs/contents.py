@@ -81,12 +81,12 @@ def copy(source: int, file: int, size: int, note_progress: NoteProgress) -> None
     for start, end in verification.data(source, size):
         at = start
         while at < end:
-            done = _copied(source, file, at, min(_STEP, end - at))
-            at, flushed = at + done, flushed + done
+            length = _copied(source, file, at, min(_STEP, end - at))
+            at, flushed = at + length, flushed + length
             if flushed >= _FLUSHED:
                 os.fdatasync(file)
                 flushed = 0
-            note_progress(done)
+            note_progress(length)
     os.fsync(file)
 
 
@@ -96,11 +96,11 @@ def _reserve(file: int, start: int, end: int, note_progress: NoteProgress) -> No
         return
     at = start
     while at < end:
-        done = os.pwrite(file, verification.ZEROS[: end - at], at)
-        at += done
-        if at // _FLUSHED != (at - done) // _FLUSHED:
+        length = os.pwrite(file, verification.ZEROS[: end - at], at)
+        at += length
+        if at // _FLUSHED != (at - length) // _FLUSHED:
             os.fdatasync(file)
-        note_progress(done)
+        note_progress(length)
 
 
 def _allocate(file: int, start: int, end: int, note_progress: NoteProgress) -> bool:
@@ -134,13 +134,13 @@ def _fallocate(file: int, start: int, length: int) -> bool:
 def _copied(source: int, file: int, at: int, length: int) -> int:
     """Copy one step; on the server, if it supports that."""
     try:
-        done = os.copy_file_range(source, file, length, at, at)
+        copied = os.copy_file_range(source, file, length, at, at)
     except OSError as error:
         if error.errno not in _CANNOT:
             raise
-        done = 0
-    if done:
-        return done
+        copied = 0
+    if copied:
+        return copied
     data = os.pread(source, min(length, verification.STEP), at)
     if not data:
         raise OSError(errno.EIO, "the source became shorter")

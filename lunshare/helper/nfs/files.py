@@ -81,8 +81,8 @@ class Share:
 
 def capacity(share: Share, _asked: FileName) -> dict[str, int]:
     """Return the share's size and its free space, in bytes."""
-    found = share.mounts.space(share.directory)
-    return {"total": found.total, "free": found.free}
+    space = share.mounts.space(share.directory)
+    return {"total": space.total, "free": space.free}
 
 
 def list_files(share: Share, _asked: FileName) -> list[dict[str, Any]]:
@@ -93,7 +93,7 @@ def list_files(share: Share, _asked: FileName) -> list[dict[str, Any]]:
 
     :raises HelperBusy: too many long lists are in progress.
     """
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     with contextlib.ExitStack() as stack, os.scandir(share.directory) as entries:
         for number, entry in enumerate(entries):
             share.note_progress(0)
@@ -105,9 +105,9 @@ def list_files(share: Share, _asked: FileName) -> list[dict[str, Any]]:
                 raise DriverError(f"share {source} has more than {MAX_FILES} names")
             if entry.name.isprintable() and not entry.name.startswith("."):
                 with contextlib.suppress(FileNotFoundError):
-                    seen = entry.stat(follow_symlinks=False)
-                    found.append(_listed(entry.name, seen))
-    return found
+                    status = entry.stat(follow_symlinks=False)
+                    rows.append(_listed(entry.name, status))
+    return rows
 
 
 def _listed(name: str, found: os.stat_result) -> dict[str, Any]:
@@ -160,8 +160,8 @@ def copy(share: Share, asked: FileCopy) -> int | None:
     if asked.replace:
         with _open(share, asked.name) as old:
             _need_unused(share, old, asked.name)
-    elif (found := open_files.size(share.directory, asked.name)) is not None:
-        return found
+    elif (size_now := open_files.size(share.directory, asked.name)) is not None:
+        return size_now
     with _open(share, asked.source) as source:
         size = os.fstat(source).st_size
         whole = max(size, _round_up(asked.size))
@@ -197,21 +197,21 @@ def _fill(share: Share, source: int, file: int, asked: FileCopy) -> None:
         with share.answering():
             if not contents.clone(source, file):
                 raise _NoClones
-        if (held := os.fstat(file).st_size) < size:
-            raise CopyDiffers(asked.name, f"it has {held} bytes and not {size}")
+        if (size_now := os.fstat(file).st_size) < size:
+            raise CopyDiffers(asked.name, f"it has {size_now} bytes and not {size}")
 
 
 def manage(share: Share, asked: ForeignFile) -> int:
     """Rename a foreign raw file to the volume's name; return its size."""
-    if (found := open_files.size(share.directory, asked.name)) is not None:
-        return found
+    if (size_now := open_files.size(share.directory, asked.name)) is not None:
+        return size_now
     if not exists(share, asked.reference):
         raise UnknownReference(asked.reference, "the share has no such file")
     with _foreign_file(share, asked.reference) as file:
         _need_unused(share, file, asked.name)
         # The bytes of an unmanaged volume are a guest's: they do not show a format.
-        known = asked.reference.removeprefix(UNMANAGED)
-        if known == asked.reference and (kind := open_files.image_format(file)):
+        volume_id = asked.reference.removeprefix(UNMANAGED)
+        if volume_id == asked.reference and (kind := open_files.image_format(file)):
             why = f"it is a {kind} image; convert it to raw with qemu-img"
             raise UnknownReference(asked.reference, why)
         old = os.fstat(file).st_size
@@ -260,8 +260,8 @@ def _open(share: Share, name: str) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _foreign_file(share: Share, reference: str) -> Iterator[int]:
-    seen = os.stat(reference, dir_fd=share.directory, follow_symlinks=False)
-    if not open_files.is_plain(seen):
+    status = os.stat(reference, dir_fd=share.directory, follow_symlinks=False)
+    if not open_files.is_plain(status):
         raise UnknownReference(reference, "it is not a regular file with one name")
     file = open_files.open_plain(share.directory, reference)
     try:
@@ -302,10 +302,10 @@ def _new_file(
 def _is_still(share: Share, name: str, file: int) -> bool:
     """Whether the name is still that of this open file."""
     try:
-        found = os.stat(name, dir_fd=share.directory, follow_symlinks=False)
+        status = os.stat(name, dir_fd=share.directory, follow_symlinks=False)
     except FileNotFoundError:
         return False
-    return os.path.samestat(found, os.fstat(file))
+    return os.path.samestat(status, os.fstat(file))
 
 
 def _rename(share: Share, file: int, old: str, new: str) -> None:

@@ -54,11 +54,11 @@ def not_found(name: str) -> DriverError:
 def size(share: int, name: str) -> int | None:
     """Return the size of a regular file with one name; None if it does not exist."""
     try:
-        found = os.stat(name, dir_fd=share, follow_symlinks=False)
+        status = os.stat(name, dir_fd=share, follow_symlinks=False)
     except FileNotFoundError:
         return None
-    _need_plain(found, name)
-    return found.st_size
+    _need_plain(status, name)
+    return status.st_size
 
 
 def open_file(share: int, name: str) -> int:
@@ -104,9 +104,9 @@ def open_probe(share: int, name: str) -> int:
     size(share, name)
     file = os.open(name, os.O_RDWR | os.O_CREAT | _OPEN, 0o600, dir_fd=share)
     try:
-        found = os.fstat(file)
-        if found.st_nlink:  # else another node has removed it already
-            _need_plain(found, name)
+        status = os.fstat(file)
+        if status.st_nlink:  # else another node has removed it already
+            _need_plain(status, name)
     except BaseException:
         os.close(file)
         raise

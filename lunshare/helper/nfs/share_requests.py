@@ -67,17 +67,17 @@ class ForeignFile:
 
 
 def _name(name: str, given: object) -> str:
-    found = forms.typed(name, given, str)
-    if not nfs_names.is_managed(found):
-        raise InvalidValue(name, found, "give volume-UUID or _snapshot-UUID")
-    return found
+    text = forms.typed(name, given, str)
+    if not nfs_names.is_managed(text):
+        raise InvalidValue(name, text, "give volume-UUID or _snapshot-UUID")
+    return text
 
 
 def _reference(name: str, given: object) -> str:
-    found = forms.typed(name, given, str)
-    if not nfs_names.is_foreign(found):
-        raise InvalidValue(name, found, "give a plain name that is not a volume's")
-    return found
+    text = forms.typed(name, given, str)
+    if not nfs_names.is_foreign(text):
+        raise InvalidValue(name, text, "give a plain name that is not a volume's")
+    return text
 
 
 _SHARE = {"point": forms.text(_POINT, "give a mount point of a share")}

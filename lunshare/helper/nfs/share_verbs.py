@@ -102,8 +102,10 @@ class ShareVerbs:
         return {
             "share.check": self._check,
             "share.unmanage": ChangeVerb(unmanage),
-            **{name: self._verb(name, *each) for name, each in table.items()},
-            **{name: LongVerb(self._verb(name, *each)) for name, each in long.items()},
+            **{name: self._verb(name, *parts) for name, parts in table.items()},
+            **{
+                name: LongVerb(self._verb(name, *parts)) for name, parts in long.items()
+            },
         }
 
     def _verb(
@@ -115,18 +117,18 @@ class ShareVerbs:
             report: Report | None = None,
             is_gone: IsGone = never_gone,
         ) -> Any:
-            asked = form("", given)
-            self._need_served(asked)
-            mount = self._mounts.find(asked.point)
+            request = form("", given)
+            self._need_served(request)
+            mount = self._mounts.find(request.point)
             if mount is None:
                 raise Misconfigured(
-                    f"share at {asked.point} is not mounted",
+                    f"share at {request.point} is not mounted",
                     "the next check of its backend mounts it, or reports why it cannot",
                 )
             need_listed(mount, self._served)
-            what = f"{verb} {asked.name}".strip()
-            name, todo = asked.name or verb, _step(step, asked)
-            with _translated_errors(mount, asked.name):
+            what = f"{verb} {request.name}".strip()
+            name, todo = request.name or verb, _step(step, request)
+            with _translated_errors(mount, request.name):
                 return self._run_in_thread(
                     mount, name, what, (seconds, report), todo, is_gone=is_gone
                 )
@@ -135,9 +137,9 @@ class ShareVerbs:
 
     def _check(self, given: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         """Return what is mounted there, and why it is not writable (a probe)."""
-        asked = share_requests.SHARE("", given)
-        self._need_served(asked)
-        mount = self._mounts.find(asked.point)
+        request = share_requests.SHARE("", given)
+        self._need_served(request)
+        mount = self._mounts.find(request.point)
         if mount is None:
             return {"source": "", "trouble": ""}
         if not self._served.serves_share(mount.source):
