@@ -10,12 +10,11 @@ foreign_options     options of Cinder's drivers that mean nothing here
 cinder_rows         what Cinder's database says of a volume's hosts
 wanted_access       from those rows to the access that a target should have
 unfinished          access whose rows Cinder writes only after the driver's answer
-host_connections    opens and closes access; the lock of each volume
+host_connections    attaches and detaches hosts; the lock of each volume
 chap_secrets        a CHAP secret for each host, from one key for each volume
 local_migration     a volume's bytes to another backend of the node
 node_location       where a backend is, as others of its node know it
 manageable_disks    foreign disks of the pool
-background_wipe     the thread that wipes deleted disks
 scheduler_stats     what the scheduler gets
 cinder_errors       errors of drivers as Cinder's
 ==================  ============================================================

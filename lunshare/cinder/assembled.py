@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,6 @@ from oslo_config import cfg
 from cinder import exception
 from lunshare.cinder import target_services, wanted_access
 from lunshare.cinder.backend_section import Section
-from lunshare.cinder.background_wipe import BackgroundWipe
 from lunshare.cinder.cinder_rows import (
     CinderRows,
     backend_of,
@@ -23,7 +23,9 @@ from lunshare.cinder.cinder_rows import (
 from lunshare.cinder.host_connections import HostConnections
 from lunshare.cinder.local_migration import LocalMigration
 from lunshare.cinder.scheduler_stats import SchedulerStats
+from lunshare.drivers import wiping
 from lunshare.drivers.backend import Backend
+from lunshare.drivers.base import VolumeDriver
 from lunshare.drivers.errors import (
     DriverError,
     InvalidValue,
@@ -35,7 +37,39 @@ LOG = logging.getLogger(__name__)
 
 # Statuses of a volume that has no attachment, so that no export is expected.
 _UNEXPORTED = frozenset({"available", "creating", "deleting", "error"})
+_WIPE_SECONDS = 60.0  # until what failed is tried again
 _MOST_NAMED = 10  # disks without a volume, in the log
+
+
+class BackgroundWipe:
+    """A thread that wipes deleted disks, after a start and after each delete."""
+
+    def __init__(self, volumes: VolumeDriver, options: Mapping[str, Any]) -> None:
+        self._volumes, self._options = volumes, options
+        self._more, self._never = threading.Event(), threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start with what an earlier process has left; a second call does nothing."""
+        if self._thread is None and self._volumes.abilities.wipes_deleted:
+            self._thread = threading.Thread(target=self._run, daemon=True)
+            self._thread.start()
+
+    def wake(self) -> None:
+        """Check for deleted disks at once."""
+        self._more.set()
+
+    def _run(self) -> None:
+        while True:
+            self._more.clear()
+            try:
+                for disk in self._volumes.wipes():
+                    wiping.wipe_disk(self._volumes, disk, self._options, self._never)
+            except DriverError as error:
+                LOG.error("[%s] wipe failed: %s", self._volumes.name, error)
+            except Exception:
+                LOG.exception("[%s] wipe failed unexpectedly", self._volumes.name)
+            self._more.wait(_WIPE_SECONDS)
 
 
 class Assembled:

@@ -22,7 +22,7 @@ EMPTY = re.compile(
 MAX_EMPTY = 174
 
 #: How many functions may be called `of`; the aim is none.
-MAX_OF = 6
+MAX_OF = 5
 
 #: Class names that more than one class has: none may be added.
 REPEATED = {

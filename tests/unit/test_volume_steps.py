@@ -126,7 +126,7 @@ def test_a_cancelled_create_does_not_say_that_it_created_the_volume(
     assert node.driver().disks() == ()
     # The reconcile may have counted the row before the job deleted it.
     node.services.node.refresh()
-    assert node.services.node._provisioned.of("fake") == (0, 0)
+    assert node.services.node._provisioned.read("fake") == (0, 0)
 
 
 def test_a_refused_revert_is_an_error_when_a_reconcile_ran_the_first_attempt(

@@ -7,18 +7,21 @@ from __future__ import annotations
 import threading
 import time
 from datetime import UTC, datetime
+from typing import Any
 
 from lunshare.agent.backends import Backends, NodeBackend
 from lunshare.agent.db import host_totals, services, volumes
 from lunshare.agent.db.sqlite.engine import Connection, Database
 from lunshare.agent.model.errors import Invalid, NotFound
 from lunshare.agent.model.records import Health, Pool, RequestContext, ServiceState
-from lunshare.agent.service import pool_stats
 from lunshare.agent.threads.limit import HANGING_SECONDS
+from lunshare.drivers import backend_stats
+from lunshare.drivers.values import Capacity
 
 _FIRST = 20.0  # seconds; the daemon gives its own, start_wait
 _VOLUME = "cinder-volume"
 _SCHEDULER = "cinder-scheduler"
+_UNCHECKED = Capacity(total=0, free=0, provisioned=0, thin=False)
 
 
 class ProvisionedCounts:
@@ -32,7 +35,7 @@ class ProvisionedCounts:
         self._lock = threading.Lock()
         self._sums: dict[str, tuple[int, int]] = {}
 
-    def of(self, backend: str) -> tuple[int, int]:
+    def read(self, backend: str) -> tuple[int, int]:
         """Return count and GiB."""
         return self._sums.get(backend, (0, 0))
 
@@ -44,7 +47,7 @@ class ProvisionedCounts:
     def add(self, backend: str, count: int, gib: int) -> None:
         """Add what has changed since."""
         with self._lock:
-            old_count, old_gib = self.of(backend)
+            old_count, old_gib = self.read(backend)
             self._sums[backend] = (old_count + count, old_gib + gib)
 
 
@@ -164,9 +167,9 @@ class Node:
             disabled = services.disabled(connection)
         return [
             Pool(
-                name=f"{self._host}@{b.name}#{pool_stats.pool_name(b)}",
+                name=f"{self._host}@{b.name}#{_pool_name(b)}",
                 backend=b.name,
-                capabilities=pool_stats.capabilities(b, *self._provisioned.of(b.name)),
+                capabilities=_capabilities(b, *self._provisioned.read(b.name)),
                 problem=b.problem or "",
                 closed=b.capacity.closed if b.capacity else "",
                 enabled=(self._service_host(b), _VOLUME) not in disabled,
@@ -215,7 +218,7 @@ class Node:
     def host_of(self, backend: str) -> str:
         """Return the host@backend#pool of a volume."""
         node_backend = self._backends.find(backend)
-        pool = pool_stats.pool_name(node_backend) if node_backend else backend
+        pool = _pool_name(node_backend) if node_backend else backend
         return f"{self._host}@{backend}#{pool}"
 
     def health(self) -> Health:
@@ -295,3 +298,38 @@ class Node:
             disabled_reason=disabled.get(key),
             frozen=key[0] in frozen,
         )
+
+
+def _pool_name(backend: NodeBackend) -> str:
+    """Return the part after the # in host@backend#pool."""
+    return str(backend.options.get("volume_backend_name") or backend.name)
+
+
+def _capabilities(
+    backend: NodeBackend, volumes_here: int, provisioned_gib: int
+) -> dict[str, Any]:
+    """Return the stats of one pool, with the keys of Cinder's drivers; sizes are GiB.
+
+    All of it is from the backend's last check. Nothing here reads storage.
+    """
+    checked, drivers = backend.capacity or _UNCHECKED, backend.drivers
+    name = _pool_name(backend)
+    of_pool = backend_stats.of_pool(drivers, checked, backend.wipes)
+    provisioned = max(of_pool["provisioned_capacity_gb"], float(provisioned_gib))
+    return {
+        **of_pool,
+        **backend_stats.OF_VENDOR,
+        "volume_backend_name": name,
+        "pool_name": name,
+        "provisioned_capacity_gb": provisioned,
+        "allocated_capacity_gb": provisioned_gib,
+        "reserved_percentage": backend.options["reserved_percentage"],
+        "max_over_subscription_ratio": backend.options["max_over_subscription_ratio"],
+        "total_volumes": volumes_here,
+        "location_info": f"lunshare:{backend.name}",
+        "backend_state": "up" if backend.up else "down",
+        "state_reason": backend.problem or checked.closed or None,
+        "timestamp": datetime.fromtimestamp(backend.checked_at, UTC)
+        .replace(tzinfo=None)
+        .isoformat(),
+    }

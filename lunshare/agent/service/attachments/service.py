@@ -17,7 +17,7 @@ from oslo_log import log
 
 from lunshare.agent.db import attachments, volumes
 from lunshare.agent.db.sqlite.engine import Connection, Database, now
-from lunshare.agent.model.errors import AgentError
+from lunshare.agent.model.errors import AgentError, Conflict
 from lunshare.agent.model.records import (
     Attachment,
     HostConnector,
@@ -26,11 +26,10 @@ from lunshare.agent.model.records import (
     RequestContext,
     Volume,
 )
-from lunshare.agent.model.states import WANTED, AttachStatus
+from lunshare.agent.model.states import WANTED, AttachStatus, VolumeStatus
 from lunshare.agent.service.attachments import (
     connectors,
     plain_volumes,
-    reconnect,
     refusals,
     wanted_state,
 )
@@ -273,12 +272,12 @@ class Attachments:
         with self._locks.volume(row.volume_id, f"the attach of host {connector.host}"):
             row = self._require(attachment_id, ctx)
             if connectors.is_open(row, connector):
-                return with_secrets(reconnect.refresh(self._db, row, connector))
+                return with_secrets(_refresh(self._db, row, connector))
             # Its row can name two initiators, and the new connector is a third.
             row = self._access.detach_replaced(row)
             with self._db.writing() as connection:
                 check(row)
-                volume = reconnect.available_volume(connection, row)
+                volume = _available_volume(connection, row)
                 plain_volumes.check_single(connection, volume, row)
                 confirmed = replace(row, answered=True)  # its client names it
                 intent = self.start_attach(connection, volume, confirmed, connector)
@@ -343,3 +342,34 @@ def _new_row(ctx: RequestContext, volume: Volume, new: NewAttachment) -> Attachm
         legacy=new.legacy,
         user_id=ctx.user_id,
     )
+
+
+def _available_volume(connection: Connection, row: Attachment) -> Volume:
+    """Return the volume of an attachment.
+
+    :raises NotFound: the volume.
+    :raises Conflict: an operation works on it, or its status is an error.
+    """
+    volume = volumes.require_row(connection, row.volume_id)
+    if volume.own_status is not VolumeStatus.AVAILABLE:
+        raise Conflict(f"volume {volume.id} is {volume.status}; it must be available")
+    return volume
+
+
+def _refresh(db: Database, row: Attachment, connector: HostConnector) -> Attachment:
+    """Store what else the same initiator sent; do not touch the target."""
+    if connector.sent == row.connector and row.answered:
+        return row
+    values: dict[str, Any] = {
+        "connector": connector.sent,
+        "attached_host": connector.host,
+        "mountpoint": connector.mountpoint,
+        "answered": True,  # its client names it
+    }
+    if row.connection_info is not None:
+        multipath = bool(connector.sent.get("enforce_multipath", False))
+        info = {**row.connection_info, "enforce_multipath": multipath}
+        values["connection_info"] = info
+    with db.writing() as connection:
+        attachments.set_values(connection, row.id, **values)
+    return replace(row, **values)
