@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -16,7 +15,7 @@ from lunshare.drivers.errors import CommandFailed, DiskBusy, NoSpace, Unsupporte
 from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import GIB
 from tests.api.calls import Api
-from tests.stands.node import CTX, Node, connector
+from tests.stands.node import CTX, Node, connector, node_fixture
 from tests.stands.waiting import until
 
 NOWHERE = "11111111-2222-3333-4444-555555555555"
@@ -24,12 +23,8 @@ BROKEN = CommandFailed(("dd",), 1, "Input/output error")
 SHARED = "<is> True"
 
 
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    """A node with two backends."""
-    made = Node(tmp_path_factory.mktemp("migrate"), backends="here,there").start()
-    yield made
-    made.close()
+# A node with two backends.
+node = node_fixture("module", backends="here,there")
 
 
 def place(api: Api, node: Node, backend: str = "here", **fields: Any) -> dict[str, Any]:

@@ -11,18 +11,14 @@ from typing import Any
 import pytest
 
 from tests.api.calls import Api
-from tests.stands.node import Node, connector
+from tests.stands.node import connector, node_fixture
 
 BINARY = "cinder-volume"
 NOWHERE = "11111111-2222-3333-4444-555555555555"
 
 
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    """A node of its own: what is frozen here is not in other tests."""
-    made = Node(tmp_path_factory.mktemp("operators"), backends="operated").start()
-    yield made
-    made.close()
+# A node of its own: what is frozen here is not in other tests.
+node = node_fixture("module", backends="operated")
 
 
 @pytest.fixture

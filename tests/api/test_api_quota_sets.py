@@ -5,14 +5,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.api.calls import Api
 from tests.api.quota_calls import OPTIONS, limit
-from tests.stands.node import Node
+from tests.stands.node import node_fixture
 
 DEFAULTS = {
     "volumes": 10,
@@ -25,13 +24,8 @@ DEFAULTS = {
 }
 
 
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    """A node with the quotas that Cinder has by default, and two backends."""
-    path = tmp_path_factory.mktemp("quotas")
-    made = Node(path, OPTIONS, backends="quota,other").start()
-    yield made
-    made.close()
+# A node with the quotas that Cinder has by default, and two backends.
+node = node_fixture("module", extra=OPTIONS, backends="quota,other")
 
 
 def test_a_project_has_the_quotas_of_the_options(api: Api):

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -18,17 +17,11 @@ from lunshare.drivers.values import GIB
 from tests import counted_rows
 from tests.api.calls import Api
 from tests.api.quota_calls import OPTIONS, limit, usages, used
-from tests.stands.node import Node, is_counted
+from tests.stands.node import Node, is_counted, node_fixture
 from tests.stands.waiting import until
 
-
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    """A node with the quotas that Cinder has by default, and two backends."""
-    path = tmp_path_factory.mktemp("quotas")
-    made = Node(path, OPTIONS, backends="quota,other").start()
-    yield made
-    made.close()
+# A node with the quotas that Cinder has by default, and two backends.
+node = node_fixture("module", extra=OPTIONS, backends="quota,other")
 
 
 def over(api: Api, quota: str, method: str, path: str, body: Any) -> None:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from lunshare.agent.db import snapshots
 from lunshare.agent.model.states import SnapshotStatus
 from lunshare.drivers.errors import CommandFailed
 from tests.api.calls import Api
-from tests.stands.node import Node
+from tests.stands.node import Node, node_fixture
 from tests.stands.waiting import until
 
 NOWHERE = "11111111-2222-3333-4444-555555555555"
@@ -21,12 +20,8 @@ STATUSES = ("creating", "available", "deleting", "error", "error_deleting")
 PROGRESS = "os-extended-snapshot-attributes:progress"
 
 
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    """A node of its own: these tests reconcile it."""
-    made = Node(tmp_path_factory.mktemp("snapshots"), backends="acted").start()
-    yield made
-    made.close()
+# A node of its own: these tests reconcile it.
+node = node_fixture("module", backends="acted")
 
 
 def act(api: Api, ident: str, action: dict[str, Any], status: int = 202) -> Any:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,18 +13,14 @@ from lunshare.drivers.errors import CommandFailed
 from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import GIB
 from tests.api.calls import Api
-from tests.stands.node import Node
+from tests.stands.node import Node, node_fixture
 from tests.stands.waiting import until
 
 BROKEN = CommandFailed(("lv",), 5, "because of the test")
 
 
-@pytest.fixture
-def node(tmp_path) -> Iterator[Node]:
-    """A node that waits for no disk."""
-    made = Node(tmp_path, "create_wait = 0", backends="one,two").start()
-    yield made
-    made.close()
+# A node that waits for no disk.
+node = node_fixture(extra="create_wait = 0", backends="one,two")
 
 
 @pytest.fixture

@@ -7,23 +7,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-import pytest
 import sqlalchemy as sa
 
 from lunshare.agent.model.records import Volume
 from tests.bench.filling import hosts
-from tests.stands.node import CTX, Node, attach
+from tests.stands.node import CTX, Node, attach, node_fixture
 
 HOSTS = 1000
 
 
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    made = Node(tmp_path).start()
-    yield made
-    made.close()
+node = node_fixture()
 
 
 class Cost:
@@ -66,12 +60,10 @@ def attach_and_detach(node: Node, volume: Volume, host: str) -> int:
     return len(node.services.attachments.delete(CTX, row.id))
 
 
-def test_an_attach_and_a_detach_cost_the_same_with_a_thousand_hosts(
-    node: Node, tmp_path: Path
-) -> None:
+def test_an_attach_and_a_detach_cost_the_same_with_a_thousand_hosts(node: Node) -> None:
     few, many = node.shared_volume(), node.shared_volume()
-    hosts(tmp_path, few.id, 1)
-    hosts(tmp_path, many.id, HOSTS)
+    hosts(node.path, few.id, 1)
+    hosts(node.path, many.id, HOSTS)
     costs = []
     for volume in (few, many):
         with counted(node) as cost:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,16 +12,12 @@ import pytest
 
 from tests.api.calls import Api
 from tests.api.test_api_attachments import name
-from tests.stands.node import Node, connector, initiator
+from tests.stands.node import Node, connector, initiator, node_fixture
 
 SHARES = {"multiattach": "<is> True"}
 
 
-@pytest.fixture
-def node(tmp_path) -> Iterator[Node]:
-    made = Node(tmp_path, backends="one,two").start()
-    yield made
-    made.close()
+node = node_fixture(backends="one,two")
 
 
 @pytest.fixture

@@ -8,7 +8,11 @@ test can kill a node and start another one on what is left.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Literal
+
+import pytest
 
 from lunshare.agent.assemble import Assembly, assemble
 from lunshare.agent.main import configure
@@ -24,6 +28,7 @@ from lunshare.agent.model.records import (
 )
 from lunshare.agent.service.attachments import connectors
 from lunshare.drivers.errors import TargetFailed
+from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.fake.fake_storage import Failures
 from lunshare.drivers.targets.fake import FakeTarget
 from tests import counted_rows
@@ -106,6 +111,28 @@ class Node:
     def close(self) -> None:
         """Stop it cleanly."""
         self.assembly.close()
+
+
+def node_fixture(
+    scope: Literal["function", "module"] = "function",
+    *,
+    forget_storage: bool = False,
+    **options: str,
+) -> Any:
+    """A pytest fixture ``node``: started with these options of Node, and closed.
+
+    ``forget_storage``: what earlier nodes of this process have left is gone.
+    """
+
+    @pytest.fixture(scope=scope, name="node")
+    def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+        if forget_storage:
+            fake_storage.reset()
+        node = Node(tmp_path_factory.mktemp("node"), **options).start()
+        yield node
+        node.close()
+
+    return node
 
 
 def is_counted(node: Node, project: str) -> bool:

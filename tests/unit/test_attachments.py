@@ -32,18 +32,14 @@ from tests.stands.node import (
     failing_once,
     host_connector,
     initiator,
+    node_fixture,
     rows,
 )
 
 HOSTS = 24
 
 
-@pytest.fixture
-def node(tmp_path: Path):
-    fake_storage.reset()
-    made = Node(tmp_path, extra="volume_lock_timeout = 0.3").start()
-    yield made
-    made.close()
+node = node_fixture(forget_storage=True, extra="volume_lock_timeout = 0.3")
 
 
 def login(node: Node, row: Attachment):

@@ -22,17 +22,13 @@ from lunshare.agent.listen_addresses import Address
 from lunshare.drivers.errors import TargetFailed
 from lunshare.drivers.values import GIB, Mode, Volume
 from tests.api.calls import Api
-from tests.stands.node import Node, connector, initiator
+from tests.stands.node import Node, connector, initiator, node_fixture
 from tests.stands.servers import ROOT, free_port
 
 Output = tuple[int, str, str]
 
 
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    made = Node(tmp_path, backends="cli,other").start()
-    yield made
-    made.close()
+node = node_fixture(backends="cli,other")
 
 
 def served(node: Node, bind: tuple[str, int] | str) -> Iterator[Any]:

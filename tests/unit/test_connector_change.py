@@ -4,16 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from pathlib import Path
 
 import pytest
 
 from lunshare.agent.model.errors import BackendFailed, Invalid
 from lunshare.agent.model.records import NewAttachment, Volume
 from lunshare.drivers.errors import TargetFailed
-from lunshare.drivers.fake import fake_storage
 from tests.stands.node import (
     CTX,
     Node,
@@ -21,6 +18,7 @@ from tests.stands.node import (
     failing_once,
     host_connector,
     initiator,
+    node_fixture,
     rows,
 )
 
@@ -29,12 +27,7 @@ FIRST = "6f2d5ac8-bbd8-4a8b-a1f1-b67e37d0b4d1"
 SECOND = "0c9d55a3-74a5-4f0e-9a43-0b7f6d0c1f52"
 
 
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    fake_storage.reset()
-    made = Node(tmp_path).start()
-    yield made
-    made.close()
+node = node_fixture(forget_storage=True)
 
 
 @pytest.fixture

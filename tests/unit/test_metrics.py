@@ -32,7 +32,7 @@ from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.helper_client import Helper
 from tests import counted_rows
 from tests.api.calls import Api
-from tests.stands.node import CTX, Node, attach, connector
+from tests.stands.node import CTX, Node, attach, connector, node_fixture
 from tests.stands.waiting import until
 from tests.unit.helper_process import HelperProcess
 
@@ -40,12 +40,7 @@ ROOT = Path(__file__).resolve().parents[2]
 UUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}")
 
 
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    fake_storage.reset()
-    made = Node(tmp_path, backends="one,two", section="fake_wipe = true").start()
-    yield made
-    made.close()
+node = node_fixture(forget_storage=True, backends="one,two", section="fake_wipe = true")
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,20 +23,22 @@ from lunshare.agent.model.records import (
     RequestContext,
 )
 from lunshare.drivers.errors import TargetFailed
-from lunshare.drivers.fake import fake_storage
-from tests.stands.node import CTX, Node, attach, host_connector, initiator, rows
+from tests.stands.node import (
+    CTX,
+    Node,
+    attach,
+    host_connector,
+    initiator,
+    node_fixture,
+    rows,
+)
 from tests.stands.waiting import until
 
 FAILED = TargetFailed("v", "because of the test")
 FOREIGN = RequestContext("eve", "another", False, "req-eve", ("member",))
 
 
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    fake_storage.reset()
-    made = Node(tmp_path).start()
-    yield made
-    made.close()
+node = node_fixture(forget_storage=True)
 
 
 def test_a_forced_detach_closes_the_host_that_has_it_now(node: Node):

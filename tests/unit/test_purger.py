@@ -6,11 +6,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 
-import pytest
 import sqlalchemy as sa
 
 from lunshare.agent.db import snapshots, volumes
@@ -18,20 +15,14 @@ from lunshare.agent.db.schema import SNAPSHOTS, VOLUME_ATTACHMENT
 from lunshare.agent.db.sqlite.engine import now
 from lunshare.agent.model.records import NewAttachment, NewSnapshot, Page
 from lunshare.agent.service.jobs.purger import Purger
-from lunshare.drivers.fake import fake_storage
 from tests import dead_rows
-from tests.stands.node import CTX, Node, attach
+from tests.stands.node import CTX, Node, attach, node_fixture
 from tests.stands.waiting import until
 
 DAY = 86400
 
 
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    fake_storage.reset()
-    made = Node(tmp_path).start()
-    yield made
-    made.close()
+node = node_fixture(forget_storage=True)
 
 
 def test_old_rows_are_purged_and_others_stay(node: Node) -> None:

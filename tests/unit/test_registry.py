@@ -157,6 +157,31 @@ def test_older_driver_that_a_package_imports_is_refused_in_one_sentence(
         registry.volume_driver("old")
 
 
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("import lunshare.drivers.execute", "No module named 'lunshare.drivers.exec"),
+        ("from drivers.lvm import lines", "No module named 'drivers.lvm'"),
+        ("from lunshare.drivers.base import execute", "cannot import name 'execute'"),
+    ],
+)
+def test_driver_that_imports_an_old_private_path_is_refused_in_one_sentence(
+    install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, reason: str
+):
+    monkeypatch.delitem(sys.modules, "private", raising=False)
+    monkeypatch.setitem(sys.modules, "drivers", None)
+    tmp_path.joinpath("private.py").write_text(
+        f"{line}\n{_BASE}class Private(VolumeDriver):\n    CONTRACT = {base.CONTRACT}\n"
+    )
+    install("private", "private:Private")
+    with pytest.raises(Misconfigured) as caught:
+        registry.volume_driver("private")
+    first, _, remedy = str(caught.value).rpartition(": ")
+    assert "'private' of lunshare.drivers imports a path of lunshare that this" in first
+    assert reason in first
+    assert remedy.startswith("install a version of its package for this lunshare; docs")
+
+
 def test_error_for_a_driver_of_a_newer_contract_asks_for_a_newer_lunshare(
     install, tmp_path: Path
 ):

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +20,14 @@ from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import GIB
 from lunshare.drivers.values import Volume as DriverVolume
 from tests.api.calls import Api
-from tests.stands.node import CTX, Node, attach, initiator
+from tests.stands.node import CTX, Node, attach, initiator, node_fixture
 from tests.stands.waiting import until
 
 DETACHED = {"attach_status": "detached"}
 BROKEN = CommandFailed(("lvchange",), 5, "because of the test")
 
 
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    fake_storage.reset()
-    made = Node(tmp_path).start()
-    yield made
-    made.close()
+node = node_fixture(forget_storage=True)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
@@ -15,15 +14,18 @@ from lunshare.agent.model.records import Mode, NewAttachment
 from lunshare.drivers import base
 from lunshare.drivers.abilities import TargetAbilities, VolumeAbilities, sentence
 from lunshare.drivers.fake.fake_driver import FakeVolumes
-from tests.stands.node import CTX, Node, attach, host_connector, initiator, rows
+from tests.stands.node import (
+    CTX,
+    Node,
+    attach,
+    host_connector,
+    initiator,
+    node_fixture,
+    rows,
+)
 
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    """A node whose hosts reach the disks without a target."""
-    made = Node(tmp_path, backends="share", section="fake_enforces = False").start()
-    yield made
-    made.close()
+# A node whose hosts reach the disks without a target.
+node = node_fixture(backends="share", section="fake_enforces = False")
 
 
 def test_a_misspelt_ability_is_an_error_at_import():

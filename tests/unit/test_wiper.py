@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from lunshare.drivers.errors import CommandFailed
 from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import GIB
 from tests.api.calls import Api
-from tests.stands.node import CTX, Node
+from tests.stands.node import CTX, Node, node_fixture
 from tests.stands.waiting import until
 
 MIB = 1024**2
@@ -32,11 +31,7 @@ def nothing_before() -> None:
     fake_storage.reset()
 
 
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    made = Node(tmp_path, section=FAST, backends="one,two").start()
-    yield made
-    made.close()
+node = node_fixture(section=FAST, backends="one,two")
 
 
 def deleted(node: Node, count: int = 1) -> None:
@@ -68,13 +63,11 @@ def test_the_old_disk_of_a_migration_is_wiped_at_once(node: Node) -> None:
     until(lambda: left(node) == [])
 
 
-def test_disks_left_by_an_earlier_process_are_wiped_at_the_start(
-    node: Node, tmp_path: Path
-) -> None:
+def test_disks_left_by_an_earlier_process_are_wiped_at_the_start(node: Node) -> None:
     deleted(node)
     assert len(left(node)) == 1
     node.close()
-    second = Node(tmp_path, section=FAST, backends="one,two").start()
+    second = Node(node.path, section=FAST, backends="one,two").start()
     second.services.wiper.start()
     until(lambda: left(second) == [])
     second.close()
