@@ -99,11 +99,23 @@ def _raise_import_error(
     numbers = set(_contracts_in_source(error))
     if numbers and base.CONTRACT not in numbers:
         raise _other_contract(group, name, min(numbers)) from error
+    if isinstance(error, ImportError) and _is_ours(error.name):
+        raise Misconfigured(
+            f"driver {name!r} of {group} imports a path of lunshare that this"
+            f" lunshare does not have: {error}",
+            "install a version of its package for this lunshare;"
+            " docs/adding-a-driver.md has what a driver may import",
+        ) from error
     raise Misconfigured(
         f"driver {name!r} of {group} cannot be imported"
         f" from {entry_point.value}: {error}",
         "install what is missing, or choose another driver",
     ) from error
+
+
+def _is_ours(module: str | None) -> bool:
+    """Whether a module has the name of a folder of lunshare, today or formerly."""
+    return (module or "").partition(".")[0] in {"lunshare", "drivers", "agent"}
 
 
 def _contracts_in_source(error: BaseException) -> Iterator[int]:
