@@ -8,9 +8,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lunshare.agent.db import status_totals
+from lunshare.agent.db import totals
 from lunshare.agent.db.schema import METADATA, QUOTA_USAGE, SNAPSHOTS, VOLUMES
-from lunshare.agent.db.status_totals import Totals
 from lunshare.agent.db.status_triggers import KINDS
 
 _U = QUOTA_USAGE.c
@@ -53,20 +52,20 @@ def every_usage(connection: sa.Connection) -> dict[str, list[Any]]:
     return found
 
 
-def by_status(connection: sa.Connection) -> Totals:
+def by_status(connection: sa.Connection) -> totals.StatusTotals:
     """Count volumes and attachments, in the form of status_totals."""
-    totals: Totals = {}
+    counts: totals.StatusTotals = {}
     for kind, (table, place, status) in KINDS.items():
         of = METADATA.tables[table].c
         place_name = sa.func.coalesce(sa.type_coerce(of[place], sa.String), "")
         columns = (place_name, of[status])
         query = sa.select(*columns, sa.func.count()).where(of.deleted == sa.false())
         for row in connection.execute(query.group_by(*columns)):
-            totals[kind, row[0], row[1]] = row[2]
-    return totals
+            counts[kind, row[0], row[1]] = row[2]
+    return counts
 
 
 def totals_are_right(connection: sa.Connection) -> bool:
     """Whether status_totals has what the rows have."""
-    kept = {k: n for k, n in status_totals.read(connection).items() if n}
+    kept = {k: n for k, n in totals.by_status(connection).items() if n}
     return kept == by_status(connection)

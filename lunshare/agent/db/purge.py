@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Remove rows that were marked deleted long ago, a few at a time."""
+"""Remove rows that are marked deleted: old ones, or those of one volume."""
 
 from __future__ import annotations
 
@@ -45,3 +45,14 @@ def purge(connection: sa.Connection, before: datetime, most: int) -> int:
         if count == most:
             break
     return count
+
+
+def purge_volume(connection: sa.Connection, volume_id: str) -> None:
+    """Remove the rows of this volume that are marked deleted, and no others."""
+    for table in (VOLUME_ATTACHMENT, SNAPSHOTS):
+        of_volume = table.c.volume_id == volume_id
+        connection.execute(
+            sa.delete(table).where(of_volume, table.c.deleted == sa.true())
+        )
+    dead = VOLUMES.c.deleted == sa.true()
+    connection.execute(sa.delete(VOLUMES).where(VOLUMES.c.id == volume_id, dead))

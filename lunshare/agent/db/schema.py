@@ -329,8 +329,8 @@ status_triggers.attach(METADATA)
 
 def _dead(name: str, table: sa.Table) -> None:
     """Add an index over the rows that are deleted, by age."""
-    gone = table.c.deleted == sa.true()
-    sa.Index(name, table.c.deleted_at, sqlite_where=gone)
+    deleted = table.c.deleted == sa.true()
+    sa.Index(name, table.c.deleted_at, sqlite_where=deleted)
 
 
 def _live(name: str, table: sa.Table, *columns: str) -> None:

@@ -113,6 +113,6 @@ def _update(columns: frozenset[str], guards: tuple[bool, bool, bool]) -> Prepare
     for name, column in DECISIVE.items():
         value = sa.bindparam(f"_{name}", type_=column.type)
         where.append(column.is_not_distinct_from(value))
-    where += [~each for each, wanted in zip(none_of, guards, strict=True) if wanted]
+    where += [~rows for rows, guard in zip(none_of, guards, strict=True) if guard]
     values: dict[str, Any] = {name: sa.bindparam(name) for name in columns}
     return Prepared(sa.update(VOLUMES).where(*where).values(values))

@@ -46,8 +46,8 @@ def add(connection: sa.Connection, type_id: str, project_id: str) -> None:
 def remove(connection: sa.Connection, type_id: str, project_id: str) -> bool:
     """Remove the access; return whether there was one."""
     where = (_P.volume_type_id == type_id, _P.project_id == project_id)
-    done = connection.execute(sa.delete(VOLUME_TYPE_PROJECTS).where(*where))
-    return done.rowcount == 1
+    result = connection.execute(sa.delete(VOLUME_TYPE_PROJECTS).where(*where))
+    return result.rowcount == 1
 
 
 def forget_type(connection: sa.Connection, type_id: str) -> None:

@@ -50,8 +50,8 @@ def insert(connection: sa.Connection, volume_type: VolumeType) -> None:
 def find(connection: sa.Connection, ident: str, by_name: bool) -> VolumeType | None:
     """Return a type by its id or, with ``by_name``, by id or name; or None."""
     where = sa.or_(_T.id == ident, _T.name == ident) if by_name else _T.id == ident
-    found = _filled(connection, _ROWS.where(where))
-    return found[0] if found else None
+    kinds = _filled(connection, _ROWS.where(where))
+    return kinds[0] if kinds else None
 
 
 def every(connection: sa.Connection) -> list[VolumeType]:
@@ -91,8 +91,8 @@ def set_specs(
 def delete_spec(connection: sa.Connection, type_id: str, key: str) -> bool:
     """Delete one extra spec; return whether it existed."""
     where = (_S.volume_type_id == type_id, _S.key == key)
-    done = connection.execute(sa.delete(VOLUME_TYPE_EXTRA_SPECS).where(*where))
-    return done.rowcount == 1
+    result = connection.execute(sa.delete(VOLUME_TYPE_EXTRA_SPECS).where(*where))
+    return result.rowcount == 1
 
 
 def _guarded(connection: sa.Connection, query: Any, name: str) -> None:

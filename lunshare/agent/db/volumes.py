@@ -85,8 +85,8 @@ def _has_seen(status: AttachStatus) -> sa.ColumnElement[bool]:
 STATUS: sa.ColumnElement[Any] = sa.case(
     (_V.status != VolumeStatus.AVAILABLE, _V.status),
     *(
-        (_has_seen(attached), sa.literal(str(seen)))
-        for attached, seen in ATTACHMENT_PRIORITY
+        (_has_seen(attach_status), sa.literal(str(status)))
+        for attach_status, status in ATTACHMENT_PRIORITY
     ),
     else_=sa.literal(str(VolumeStatus.AVAILABLE)),
 )

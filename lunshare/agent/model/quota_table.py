@@ -56,7 +56,7 @@ RESOURCES: tuple[Resource, ...] = (
     Resource("groups", "quota_groups", 10, "Groups of a project (shown, not used)"),
 )
 
-PER_TYPE = tuple(each.name for each in RESOURCES if each.per_type)
+PER_TYPE = tuple(row.name for row in RESOURCES if row.per_type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Usage:
     gigabytes: int = 0
     snapshots: int = 0
 
-    def of(self, resource: str) -> int:
+    def amount(self, resource: str) -> int:
         """Return how much is used of a resource; 0 of one that is not counted."""
         return int(getattr(self, resource, 0))
 

@@ -262,7 +262,7 @@ def volume_status(
     """Return the status that a client sees: its own one unless that is available."""
     if own is not VolumeStatus.AVAILABLE:
         return own
-    for attached, seen in ATTACHMENT_PRIORITY:
-        if attached in attachments:
-            return seen
+    for attach_status, status in ATTACHMENT_PRIORITY:
+        if attach_status in attachments:
+            return status
     return VolumeStatus.AVAILABLE

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from lunshare.agent.backends import Backends, NodeBackend
-from lunshare.agent.db import host_totals, services, volumes
+from lunshare.agent.db import services, totals, volumes
 from lunshare.agent.db.sqlite.engine import Connection, Database
 from lunshare.agent.model.errors import Invalid, NotFound
 from lunshare.agent.model.records import Health, Pool, RequestContext, ServiceState
@@ -130,7 +130,7 @@ class Node:
                 frozen=frozen,
             )
 
-    def totals(self, ctx: RequestContext, host: str) -> list[host_totals.Totals]:
+    def totals(self, ctx: RequestContext, host: str) -> list[totals.BackendTotals]:
         """Return what each project has on a backend, or on none for the node's name.
 
         :raises NotFound: this node has no such host.
@@ -138,7 +138,7 @@ class Node:
         if host not in {line.host for line in self.services(ctx)}:
             raise NotFound("host", host)
         with self._db.reading() as connection:
-            return host_totals.of_backend(connection, host.partition("@")[2])
+            return totals.by_project(connection, host.partition("@")[2])
 
     def check_not_frozen(self, connection: Connection, backend: str) -> None:
         """Check in the transaction of a change that its backend is not frozen.

@@ -68,7 +68,7 @@ class Quotas:
         for of in (*([ALL_TYPES] if totals else []), *([type_id] if type_id else [])):
             for resource in resources:
                 limit = limits.get((resource, of), UNLIMITED)
-                now = _used(used, of).of(resource)
+                now = _used(used, of).amount(resource)
                 if 0 <= limit < now:
                     key = _key(resource, _name(connection, of))
                     raise _exceeded(project, key, limit, now)
@@ -147,11 +147,13 @@ def _lines(
     every = _used(used, ALL_TYPES)
     for resource in _NAMES:
         limit = limits[resource, ALL_TYPES]
-        yield Quota(resource, limit, every.of(resource))
+        yield Quota(resource, limit, every.amount(resource))
     for name, type_id in types.items():
         for resource in PER_TYPE:
             limit = limits.get((resource, type_id), UNLIMITED)
-            yield Quota(_key(resource, name), limit, _used(used, type_id).of(resource))
+            yield Quota(
+                _key(resource, name), limit, _used(used, type_id).amount(resource)
+            )
 
 
 def _used(used: Mapping[str, Usage], of: str) -> Usage:
@@ -183,10 +185,10 @@ def _parse(key: str, types: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _check_used(resource: str, limit: int, used: Usage) -> None:
-    if limit != UNLIMITED and limit < used.of(resource):
+    if limit != UNLIMITED and limit < used.amount(resource):
         raise Invalid(
-            f"{resource}: {limit} is less than the {used.of(resource)} that the project"
-            " has; give that or more, or -1 for no limit"
+            f"{resource}: {limit} is less than the {used.amount(resource)} that the"
+            " project has; give that or more, or -1 for no limit"
         )
 
 

@@ -72,8 +72,8 @@ def expire(directory: Path, keep: int, newest: Path) -> list[Path]:
     """
     copies = sorted(set(directory.glob(f"{_PREFIX}*{_SUFFIX}")) - {newest})
     deleted = copies[: max(0, len(copies) + 1 - keep)]
-    for each in deleted:
-        each.unlink()
+    for path in deleted:
+        path.unlink()
     return deleted
 
 
@@ -90,8 +90,8 @@ def _only_writer(directory: Path) -> Iterator[None]:
 
 def _remove_parts(directory: Path) -> None:
     """Remove what a killed process has left, while there is no other writer."""
-    for each in directory.glob(f"{_PREFIX}*{_PART}*"):
-        each.unlink()
+    for path in directory.glob(f"{_PREFIX}*{_PART}*"):
+        path.unlink()
 
 
 def _vacuum(source: Path, part: Path) -> None:

@@ -21,10 +21,9 @@ import orjson
 import sqlalchemy as sa
 
 from lunshare.agent.db.schema import SERVICES
-from lunshare.agent.db.sqlite.database_file import DatabaseFile
+from lunshare.agent.db.sqlite.checks import DatabaseFile, WriteCheck
 from lunshare.agent.db.sqlite.group_commit import Group
 from lunshare.agent.db.sqlite.readers import Readers
-from lunshare.agent.db.sqlite.write_check import WriteCheck
 from lunshare.agent.model.errors import DatabaseFailed, StartupError
 
 _WAL = "PRAGMA journal_mode=WAL"

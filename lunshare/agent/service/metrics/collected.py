@@ -16,8 +16,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from lunshare.agent.backends import Backends, NodeBackend
-from lunshare.agent.db import status_totals
 from lunshare.agent.db.sqlite.engine import Database
+from lunshare.agent.db.totals import StatusTotals, by_status
 from lunshare.agent.model.errors import AgentError
 from lunshare.agent.model.states import AttachStatus, VolumeStatus
 from lunshare.agent.service.jobs.job_runner import JobRunner
@@ -87,14 +87,14 @@ class NodeCollector(Collector):
         yield failures
         try:
             with self.database.reading(one_statement=True) as connection:
-                totals = status_totals.read(connection)
+                totals = by_status(connection)
         except AgentError as error:
             LOG.error("[main] metrics: no totals by status: %s", error)
             return
         yield self._volumes(totals)
         yield _attachments(totals)
 
-    def _volumes(self, totals: status_totals.Totals) -> Metric:
+    def _volumes(self, totals: StatusTotals) -> Metric:
         counts = {
             (name, status): 0 for name in self.backends for status in _VOLUME_STATUSES
         }
@@ -114,7 +114,7 @@ class NodeCollector(Collector):
         yield _gauge("lunshare_jobs", text, ("backend", "state"), values)
 
 
-def _attachments(totals: status_totals.Totals) -> Metric:
+def _attachments(totals: StatusTotals) -> Metric:
     counts: dict[tuple[str, str], int] = {
         (mode, status): 0 for mode in Mode for status in _ATTACH_STATUSES
     }
@@ -124,7 +124,7 @@ def _attachments(totals: status_totals.Totals) -> Metric:
     return _gauge("lunshare_attachments", text, ("mode", "state"), counts.items())
 
 
-def _of_kind(totals: status_totals.Totals, kind: str) -> dict[tuple[Any, Any], int]:
+def _of_kind(totals: StatusTotals, kind: str) -> dict[tuple[Any, Any], int]:
     return {(p, status): n for (k, p, status), n in totals.items() if k == kind}
 
 

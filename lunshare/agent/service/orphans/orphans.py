@@ -13,7 +13,8 @@ from collections.abc import Collection
 from oslo_log import log
 
 from lunshare.agent.backends import Backends, NodeBackend, is_part_lost
-from lunshare.agent.db import deleted_rows, snapshots, volumes
+from lunshare.agent.db import snapshots, volumes
+from lunshare.agent.db.purge import purge_volume
 from lunshare.agent.db.sqlite.engine import Connection, Database, now
 from lunshare.agent.model.errors import (
     BackendFailed,
@@ -110,7 +111,7 @@ class Orphans:
             with self._db.writing() as connection:
                 _check_no_row(connection, "disk", new.volume_id)
                 self._types.check_unchanged(connection, kind)
-                deleted_rows.delete(connection, new.volume_id)
+                purge_volume(connection, new.volume_id)
                 volumes.insert(connection, volume)
         self._node.count_volume(backend.name, 1, volume.size)
         LOG.info("[%s] volume recovered: volume=%s", backend.name, volume.id)

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lunshare.agent.db import attachments, status_changes, volume_totals, volumes
+from lunshare.agent.db import attachments, status_changes, totals, volumes
 from lunshare.agent.db.sqlite.engine import Database, now
 from lunshare.agent.model.project_records import VolumeSummary
 from lunshare.agent.model.records import (
@@ -102,7 +102,7 @@ class Volumes:
         """Return how many volumes there are, their GiB, and their ``metadata``."""
         with self._db.reading() as connection:
             project = None if every_project else ctx.project_id
-            return volume_totals.read(connection, project, metadata)
+            return totals.summary(connection, project, metadata)
 
     def create(self, ctx: RequestContext, new: NewVolume) -> Volume:
         """Choose a backend and create the disk there.
