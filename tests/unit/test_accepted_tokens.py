@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from lunshare.agent.api.access import accepted_tokens
 from lunshare.agent.api.access.accepted_tokens import IDENTITY_HEADERS, AcceptedTokens
+from tests.stands.waiting import until
 
 TOKEN = {"HTTP_X_AUTH_TOKEN": "secret"}
 READER = {
@@ -99,3 +101,24 @@ def test_token_beside_a_service_token_is_not_remembered():
     environ = {**TOKEN, **READER, "HTTP_X_SERVICE_TOKEN": "nova"}
     known.remember({**environ, "keystone.token_info": answer()}, time.monotonic() + 60)
     assert not known.enter({**TOKEN})
+
+
+@pytest.mark.parametrize("end", ["token", "answer"])
+def test_an_identity_is_forgotten_at_the_end_of_its_token_or_its_answer(end: str):
+    """Also in memory: nothing of a token stays that could not be used any more."""
+    known, _ = tokens(**({"until": 0.05} if end == "answer" else {"seconds": 0.05}))
+    until(lambda: not known.enter({**TOKEN}))
+    if end == "answer":
+        assert len(known._identities) == 0
+
+
+def test_the_memory_for_tokens_is_bounded(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(accepted_tokens, "_TOKENS_MAX", 3)
+    known = AcceptedTokens()
+    for number in range(5):
+        environ = {"HTTP_X_AUTH_TOKEN": str(number), "keystone.token_info": answer()}
+        known.remember(environ, time.monotonic() + 60)
+    entered = [
+        number for number in range(5) if known.enter({"HTTP_X_AUTH_TOKEN": str(number)})
+    ]
+    assert entered == [2, 3, 4]

@@ -9,8 +9,8 @@ policy server has decided, for a second, so that a page asks it once.
 
 from __future__ import annotations
 
-import math
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from cachetools import Cache, LRUCache, TTLCache
 from oslo_config import cfg
 from oslo_log import log
 from oslo_policy import _parser, policy
@@ -46,14 +47,21 @@ Key = tuple[Any, ...]
 
 @dataclass(slots=True)
 class _Loaded:
-    """The rules of the files at one time, and what they have decided until when.
+    """The rules of the files at one time, and what they have decided.
 
-    ``remote`` are those that need a policy server.
+    ``remote`` are those that need a policy server, whose ``answers`` hold for a while.
     """
 
     enforcer: policy.Enforcer
     remote: frozenset[str]
-    remembered: dict[Key, tuple[bool, float]] = field(default_factory=dict)
+    decisions: Cache[Key, bool] = field(
+        default_factory=lambda: LRUCache(_REMEMBERED_MAX)
+    )
+    answers: Cache[Key, bool] = field(
+        default_factory=lambda: TTLCache(
+            _REMEMBERED_MAX, _REMOTE_SECONDS, time.monotonic
+        )
+    )
 
 
 class AccessRules:
@@ -68,6 +76,7 @@ class AccessRules:
         """
         self._conf = conf
         self._watch = WatchedFiles(lambda: _files(conf), self._reload, _CHECK_SECONDS)
+        self._lock = threading.Lock()
         self._loaded = _load(conf)
         self._servers = RemoteChecks(at_once, conf.oslo_policy.remote_timeout)
 
@@ -108,13 +117,14 @@ class AccessRules:
         # Another thread may load new rules meanwhile. What these decide is
         # remembered with them.
         loaded = self._loaded
-        allowed, expiry = loaded.remembered.get(key, (False, 0.0))
-        if expiry <= time.monotonic():
-            allowed, expiry = self._ask(loaded, rule, ctx)
-            if len(loaded.remembered) >= _REMEMBERED_MAX:
-                loaded.remembered.clear()
-            loaded.remembered[key] = (allowed, expiry)
-        return allowed
+        cache = loaded.answers if rule in loaded.remote else loaded.decisions
+        with self._lock:
+            decision = cache.get(key)
+        if decision is None:
+            decision = self._decision(loaded, rule, ctx)
+            with self._lock:
+                cache[key] = decision
+        return decision
 
     def shows(self, rule: str, ctx: RequestContext) -> bool:
         """Return whether the rule allows a part of an answer; never raises.
@@ -130,10 +140,8 @@ class AccessRules:
         """Return whether it is an administrator of all projects."""
         return self.allows("context_is_admin", ctx)
 
-    def _ask(
-        self, loaded: _Loaded, rule: str, ctx: RequestContext
-    ) -> tuple[bool, float]:
-        """Return what the rule decides, and until when that holds."""
+    def _decision(self, loaded: _Loaded, rule: str, ctx: RequestContext) -> bool:
+        """Return what the rule decides."""
         target = {"project_id": ctx.project_id, "user_id": ctx.user_id}
         who = target | {
             "roles": list(ctx.roles),
@@ -148,8 +156,8 @@ class AccessRules:
             return bool(loaded.enforcer.authorize(rule, target, who))
 
         if rule not in loaded.remote:
-            return decide(), math.inf
-        return self._servers.ask(decide), time.monotonic() + _REMOTE_SECONDS
+            return decide()
+        return self._servers.ask(decide)
 
     def _reload(self) -> None:
         """Read the files again. Errors keep the former rules."""

@@ -14,11 +14,12 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+
+from cachetools import TLRUCache
 
 #: The headers that keystonemiddleware writes begin so; those of a client are removed.
 IDENTITY_HEADERS = (
@@ -50,7 +51,9 @@ class AcceptedTokens:
     """The identities of accepted tokens. Any thread may use it."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, _Accepted] = OrderedDict()
+        self._identities: TLRUCache[str, _Accepted] = TLRUCache(
+            _TOKENS_MAX, _end, time.monotonic
+        )
         self._lock = threading.Lock()
 
     def enter(self, environ: dict[str, Any]) -> bool:
@@ -60,14 +63,13 @@ class AcceptedTokens:
         """
         if _SERVICE_TOKEN in environ:
             return False
-        known = self._known.get(_name(environ))
-        if known is None or time.monotonic() >= known.until:
-            return False
-        if time.time() >= known.expires:
+        with self._lock:
+            identity = self._identities.get(_name(environ))
+        if identity is None or time.time() >= identity.expires:
             return False
         for key in _identity_of(environ):
             del environ[key]
-        environ.update(known.values)
+        environ.update(identity.values)
         return True
 
     def remember(self, environ: Mapping[str, Any], until: float) -> None:
@@ -78,10 +80,12 @@ class AcceptedTokens:
         values = {key: environ[key] for key in (*_identity_of(environ), _ANSWER)}
         expires = datetime.fromisoformat(token["expires_at"]).timestamp()
         with self._lock:
-            self._known[_name(environ)] = _Accepted(values, until, expires)
-            self._known.move_to_end(_name(environ))
-            while len(self._known) > _TOKENS_MAX:
-                self._known.popitem(last=False)
+            self._identities[_name(environ)] = _Accepted(values, until, expires)
+
+
+def _end(_name: str, identity: _Accepted, _now: float) -> float:
+    """Return until when an identity is remembered."""
+    return identity.until
 
 
 def _is_limited(token: Mapping[str, Any]) -> bool:

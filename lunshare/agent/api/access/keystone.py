@@ -13,11 +13,11 @@ import contextlib
 import hashlib
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 
+from cachetools import TLRUCache
 from oslo_config import cfg
 from oslo_log import log
 
@@ -48,22 +48,21 @@ class TokenCache:
     """Validated tokens by their hash, for so many seconds. Any thread may use it."""
 
     def __init__(self) -> None:
-        self._found: OrderedDict[str, tuple[Any, float]] = OrderedDict()
+        self._answers: TLRUCache[str, tuple[Any, float]] = TLRUCache(
+            _TOKENS_MAX, lambda _key, answer, _now: answer[1], time.monotonic
+        )
         self._lock = threading.Lock()
 
     def get(self, key: str) -> tuple[Any, float]:
         """Return what is known, or None, and until when, of time.monotonic()."""
-        value, until = self._found.get(key, (None, 0.0))
-        return (value, until) if time.monotonic() < until else (None, 0.0)
+        with self._lock:
+            return self._answers.get(key, (None, 0.0))
 
     def set(self, key: str, value: Any, seconds: float) -> float:
-        """Remember for so many seconds. The oldest of too many is forgotten."""
+        """Remember for so many seconds; forget the least used of too many."""
         until = time.monotonic() + seconds
         with self._lock:
-            self._found[key] = (value, until)
-            self._found.move_to_end(key)
-            while len(self._found) > _TOKENS_MAX:
-                self._found.popitem(last=False)
+            self._answers[key] = (value, until)
         return until
 
 

@@ -19,6 +19,7 @@ import time
 from collections.abc import Mapping
 
 import bcrypt
+from cachetools import TTLCache
 
 from lunshare.agent import users_file
 from lunshare.agent.api.faults import Fault
@@ -32,7 +33,7 @@ LOG = logging.getLogger(__name__)
 
 #: Seconds for which a password that was right is not checked again.
 REMEMBER_SECONDS = 300.0
-#: Most entries. One more forgets all of them.
+#: Most of them. One more replaces the least used.
 _REMEMBERED_MAX = 10_000
 _BCRYPT_MAX = 72  # bytes; bcrypt uses no more
 _ROUNDS = 12
@@ -52,7 +53,9 @@ class Passwords:
         self._key = os.urandom(32)
         self._checks = Limit(at_once)
         self._lock = threading.Lock()
-        self._remembered: dict[str, tuple[bytes, float]] = {}
+        self._hashes: TTLCache[str, bytes] = TTLCache(
+            _REMEMBERED_MAX, REMEMBER_SECONDS, time.monotonic
+        )
         self._watch = WatchedFiles(lambda: (path,), self._read_changed)
         try:
             self._set(users_file.read(path))
@@ -90,17 +93,13 @@ class Passwords:
             return _matches(user.password if user else self._nobody, password)
 
     def _is_remembered(self, user: User, password: bytes) -> bool:
-        known, until = self._remembered.get(user.name, (b"", 0.0))
-        return time.monotonic() < until and hmac.compare_digest(
-            known, self._hash(user, password)
-        )
+        with self._lock:
+            right = self._hashes.get(user.name, b"")
+        return hmac.compare_digest(right, self._hash(user, password))
 
     def _remember(self, user: User, password: bytes) -> None:
-        until = time.monotonic() + REMEMBER_SECONDS
         with self._lock:
-            if len(self._remembered) >= _REMEMBERED_MAX:
-                self._remembered.clear()
-            self._remembered[user.name] = (self._hash(user, password), until)
+            self._hashes[user.name] = self._hash(user, password)
 
     def _hash(self, user: User, password: bytes) -> bytes:
         """A new password of the user changes it, since it includes the bcrypt hash."""
