@@ -16,10 +16,10 @@ from pathlib import Path
 
 from oslo_config import cfg
 
-from lunshare.agent.assemble import database_url
 from lunshare.agent.conf import opts
 from lunshare.agent.db.sqlite import backup
 from lunshare.agent.model.errors import AgentError, Invalid
+from lunshare.agent.parts import database_url
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -10,10 +10,10 @@ from oslo_config import cfg
 
 from lunshare.agent import backends, listen_addresses, metrics_listener, nova
 from lunshare.agent.api.access_rules import AccessRules
-from lunshare.agent.assemble import database_url
 from lunshare.agent.conf import registered
 from lunshare.agent.db.sqlite.engine import Database
 from lunshare.agent.http import tls
+from lunshare.agent.parts import database_url
 from lunshare.drivers.helper_client import Helper
 
 _HIDDEN = "****"
