@@ -26,8 +26,10 @@ _ISCSI_NAME = re.compile(
 )
 _ISCSI_NAME_MAX = 223
 
-#: Returns a match if a text is a UUID in its canonical form, else None.
-is_uuid = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
+#: The expression of a UUID in its canonical form; it has no group.
+UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+#: Returns a match if a text is such a UUID, else None.
+is_uuid = re.compile(UUID).fullmatch
 
 
 class Mode(enum.StrEnum):

@@ -20,9 +20,9 @@ import time
 from collections.abc import Iterator, Sequence
 
 from lunshare.drivers.errors import CommandFailed, DeadlineExceeded
-from lunshare.helper import command_output, processes
+from lunshare.helper import processes
 from lunshare.helper.disk_locks import DiskLocks
-from lunshare.helper.lvm import changes, lvm_config, lvm_failures
+from lunshare.helper.lvm import changes, lvm_config
 from lunshare.helper.mounts import KERNEL, Mounts
 from lunshare.helper.nfs.mount_points import MountPoints
 from lunshare.helper.rules import Rules
@@ -115,7 +115,7 @@ class Commands:
                 "none" if code is None else code,
             )
         if code:
-            raise lvm_failures.failure(argv, code, outcome.err)
+            raise changes.failure(argv, code, outcome.err)
         return outcome.out
 
     def _outcome(
@@ -172,14 +172,14 @@ class Commands:
     ) -> changes.Outcome:
         try:
             pipes = process.stdout, process.stderr
-            out, err = command_output.collect(*pipes, _left(deadline))
+            out, err = processes.collect(*pipes, _left(deadline))
             process.wait(_left(deadline))
         except (TimeoutError, subprocess.TimeoutExpired):
             self._kill(process, _about(argv))
             raise DeadlineExceeded(shlex.join(argv), timeout) from None
-        except command_output.TooMuch:
+        except processes.TooMuch:
             self._kill(process, _about(argv))
-            why = f"it has written more than {command_output.MAX_OUTPUT} bytes"
+            why = f"it has written more than {processes.MAX_OUTPUT} bytes"
             raise CommandFailed(tuple(argv), 126, why) from None
         finally:
             _close_pipes(process)

@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The processes that the helper starts, and what they and the helper use.
+"""The processes that the helper starts, what they write, and what they use.
+
+The client chooses the columns of a report, and a server the sentences of mount: so what
+a command writes has a limit.
 
 Only the processes that it started itself are looked at: a search for children would
 read every process of the node, and the kernel has two threads for each session. Nothing
@@ -10,12 +13,14 @@ then, unlike its command line (mmap_lock).
 
 from __future__ import annotations
 
+import os
+import selectors
 import subprocess
 import threading
 import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import IO, Any
 
 import psutil
 
@@ -32,6 +37,11 @@ _started: weakref.WeakKeyDictionary[subprocess.Popen[bytes], float] = (
     weakref.WeakKeyDictionary()
 )
 _mutex = threading.Lock()
+
+#: Bytes on stdout and stderr together: a report on 40,000 logical volumes.
+MAX_OUTPUT = 16 * 1024**2
+
+_PIECE = 64 * 1024
 
 
 def start(
@@ -62,6 +72,43 @@ def start(
     with _mutex:
         _started[process] = time.monotonic()
     return process
+
+
+class TooMuch(Exception):
+    """The command has written more than the limit, and may still run."""
+
+
+def collect(
+    out: IO[bytes] | None, err: IO[bytes] | None, seconds: float
+) -> tuple[str, str]:
+    """Return what comes from the two pipes of a command until it closes them.
+
+    :raises TimeoutError: it has not after so many seconds.
+    :raises TooMuch: it has written too much.
+    """
+    until = time.monotonic() + seconds
+    texts = {pipe: bytearray() for pipe in (out, err) if pipe}
+    with selectors.DefaultSelector() as pipes:
+        for pipe, text in texts.items():
+            pipes.register(pipe, selectors.EVENT_READ, text)
+        while pipes.get_map():
+            _read(pipes, until)
+            if sum(map(len, texts.values())) > MAX_OUTPUT:
+                raise TooMuch
+    first, second = (text.decode(errors="replace") for text in texts.values())
+    return first, second
+
+
+def _read(pipes: selectors.BaseSelector, until: float) -> None:
+    """Read a piece of each pipe that has one."""
+    ready = pipes.select(max(0.0, until - time.monotonic()))
+    if not ready:
+        raise TimeoutError
+    for pipe, _ in ready:
+        piece = os.read(pipe.fd, _PIECE)
+        pipe.data.extend(piece)
+        if not piece:
+            pipes.unregister(pipe.fileobj)
 
 
 def usage(arguments: Mapping[str, Any], _: float) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from lunshare.drivers.conformance.fixtures import defaults
 from lunshare.drivers.errors import CommandFailed, DriverError
 from lunshare.drivers.lvm import LvmVolumes, claim
 from lunshare.drivers.values import Snapshot
-from lunshare.helper.lvm import lvm_failures
+from lunshare.helper.lvm import changes
 from lunshare.helper.served import Served
 from tests.unit import filter_rules
 
@@ -113,7 +113,7 @@ def failed(stderr: str) -> CommandFailed:
 
 def full(stderr: str) -> DriverError:
     """What the helper answers when lvcreate fails with this message."""
-    return lvm_failures.failure(("lvcreate", GROUP), 5, stderr)
+    return changes.failure(("lvcreate", GROUP), 5, stderr)
 
 
 def driver(root: Scripted, **given: Any) -> LvmVolumes:

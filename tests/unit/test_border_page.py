@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from lunshare.drivers.protocol import frames
-from lunshare.helper import command_output, connections, forms, thread_limits
+from lunshare.helper import connections, forms, processes, thread_limits
 from lunshare.helper.commands import (
     MAX_HUNG,
     MAX_HUNG_EACH,
@@ -79,7 +79,7 @@ def test_the_bounds_are_those_of_the_code() -> None:
         assert re.search(rf"\b{int(number):,}\b", PAGE), number
     for size in (
         frames.MAX_REQUEST,
-        command_output.MAX_OUTPUT,
+        processes.MAX_OUTPUT,
         connections.MAX_UNREAD,
     ):
         assert f"{size // 1024**2} MiB" in PAGE

@@ -5,7 +5,7 @@
 import pytest
 
 from lunshare.drivers.errors import CommandFailed, NoSpace
-from lunshare.helper.lvm.lvm_failures import failure
+from lunshare.helper.lvm.changes import failure
 
 FULL = '  Volume group "lunshare" has insufficient free space (3 extents): 5.'
 POOL = "  Free space in pool lunshare/pool is above threshold: reached threshold."

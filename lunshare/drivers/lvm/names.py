@@ -18,16 +18,15 @@ import re
 import uuid
 
 from lunshare.drivers.errors import Unsupported
-from lunshare.drivers.values import Volume
+from lunshare.drivers.values import UUID, Volume
 
 NEW, TAIL, REVERT = PARTS = ".new", ".tail", ".revert"
 
-_UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_VOLUME = re.compile(f"volume-({_UUID})")
-_SNAPSHOT = re.compile(f"_snapshot-({_UUID})")
-_DELETED = re.compile(rf"deleted-{_UUID}\.([0-9]+)")
+_VOLUME = re.compile(f"volume-({UUID})")
+_SNAPSHOT = re.compile(f"_snapshot-({UUID})")
+_DELETED = re.compile(rf"deleted-{UUID}\.([0-9]+)")
 _LUNSHARE = re.compile(
-    rf"volume-{_UUID}(\.(new|tail|revert))?|_snapshot-{_UUID}|deleted-{_UUID}\.[0-9]+"
+    rf"volume-{UUID}(\.(new|tail|revert))?|_snapshot-{UUID}|deleted-{UUID}\.[0-9]+"
 )
 # lvm(8), "VALID NAMES". 127 is what fits beside a group's name of that length.
 _ANY = re.compile(r"[A-Za-z0-9_+.][A-Za-z0-9_+.-]{0,126}")

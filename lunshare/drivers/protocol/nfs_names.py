@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import re
 
-_UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_OURS = re.compile(f"(volume|_snapshot)-({_UUID})")
+from lunshare.drivers.values import UUID
+
+_OURS = re.compile(f"(volume|_snapshot)-({UUID})")
 _FOREIGN = re.compile(r"[A-Za-z0-9_+][A-Za-z0-9_+.-]{0,254}")
 
 #: The suffix of a file until it is complete.

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
 from lunshare.drivers.errors import TargetFailed
-from lunshare.drivers.values import Disk, Mode
+from lunshare.drivers.values import UUID, Disk, Mode
 from lunshare.helper.lio import acls, backstores, iscsi_target, reservations
 from lunshare.helper.lio.backstores import Role
 from lunshare.helper.lio.cinder_targets import TakesOver
@@ -24,8 +24,6 @@ from lunshare.helper.lio.target_requests import Apply
 from lunshare.helper.lio.target_tree import Target
 from lunshare.helper.named_locks import Locks, TimedLock
 from lunshare.helper.verbs import IsGone, never_gone
-
-_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 # They have a part of the threads, like any other medium.
 _UNKNOWN = "unknown disks"
@@ -45,7 +43,7 @@ class TargetVerbs:
     def __init__(self, prefix: str, takes_over: TakesOver | None = None) -> None:
         """``takes_over``: for which groups targets of Cinder's driver may be ours."""
         self._prefix, self._takes_over = prefix, takes_over
-        self._ours = re.compile(re.escape(prefix) + f"volume-({_UUID})")
+        self._ours = re.compile(re.escape(prefix) + f"volume-({UUID})")
         self._locks, self._reads = Locks(), Locks()
 
     def check(self, prefix: str) -> list[str]:

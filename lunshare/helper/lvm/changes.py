@@ -23,7 +23,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lunshare.drivers import request_ids
-from lunshare.drivers.errors import DeadlineExceeded, HelperBusy
+from lunshare.drivers.errors import (
+    CommandFailed,
+    DeadlineExceeded,
+    DriverError,
+    HelperBusy,
+    NoSpace,
+)
+from lunshare.drivers.values import UUID
 from lunshare.helper import processes
 from lunshare.helper.disk_locks import DiskLocks
 from lunshare.helper.named_locks import Locks
@@ -35,10 +42,20 @@ _CHANGING = frozenset(
     f"lv{verb}" for verb in ("create", "remove", "rename", "extend", "reduce")
 ) | {"lvchange", "lvconvert", "vgchange"}
 _ASKING = frozenset(("lvs", "vgs"))
-_UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _DISK = re.compile(
-    rf"(?<![A-Za-z0-9_+.-])(deleted-{_UUID}\.[0-9]+|(volume|_snapshot)-{_UUID})"
+    rf"(?<![A-Za-z0-9_+.-])(deleted-{UUID}\.[0-9]+|(volume|_snapshot)-{UUID})"
 )
+
+# LVM exits with code 5 on every error, so its message must be matched: that of lvm2
+# 2.03.16 in the C locale, which the helper sets.
+_ALLOCATING = frozenset(("lvcreate", "lvextend"))
+_NO_SPACE = re.compile(
+    "insufficient free space|insufficient suitable|reached threshold"
+    "|out of (data|metadata) space",
+    re.IGNORECASE,
+)
+# What exists already needs no space: its command may warn of the pool, too.
+_DONE_BEFORE = re.compile("already exists|existing size", re.IGNORECASE)
 
 
 def is_change(argv: Sequence[str]) -> bool:
@@ -81,6 +98,17 @@ def disk_of(argv: Sequence[str]) -> str:
 def _is_volume(word: str) -> bool:
     """Whether a word is ``GROUP/VOLUME``, not a path and not a --config setting."""
     return word[0] not in "/-" and "=" not in word
+
+
+def failure(argv: Sequence[str], code: int, stderr: str) -> DriverError:
+    """Return NoSpace if the group has too few free extents or the pool is full.
+
+    Else CommandFailed.
+    """
+    full = argv[0] in _ALLOCATING and _NO_SPACE.search(stderr)
+    if full and not _DONE_BEFORE.search(stderr):
+        return NoSpace(volume_group(argv), stderr.strip())
+    return CommandFailed(tuple(argv), code, stderr)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,16 +21,16 @@ from typing import Any
 
 from lunshare.drivers.errors import HelperRefused, InvalidValue
 from lunshare.drivers.protocol.export_paths import double_hyphens
+from lunshare.drivers.values import UUID
 from lunshare.helper import disk_paths, forms, served
 from lunshare.helper.named_locks import TimedLock
 from lunshare.helper.served import Served
 
-_UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _GROUP = r"/dev/(?P<group>(?!shm/|mqueue/)[A-Za-z0-9_+][A-Za-z0-9_+.-]{0,126})"
-_NEW = re.compile(rf"{_GROUP}/(?P<name>volume-(?P<id>{_UUID})\.(new|tail))")
-_OLD = re.compile(rf"{_GROUP}/(?P<name>deleted-(?P<id>{_UUID})\.[0-9]{{1,20}})")
-_SNAPSHOT = re.compile(rf"{_GROUP}/(?P<name>_snapshot-(?P<id>{_UUID}))")
-_IDENTITY = re.compile(rf"(volume|deleted|_snapshot)-({_UUID})")
+_NEW = re.compile(rf"{_GROUP}/(?P<name>volume-(?P<id>{UUID})\.(new|tail))")
+_OLD = re.compile(rf"{_GROUP}/(?P<name>deleted-(?P<id>{UUID})\.[0-9]{{1,20}})")
+_SNAPSHOT = re.compile(rf"{_GROUP}/(?P<name>_snapshot-(?P<id>{UUID}))")
+_IDENTITY = re.compile(rf"(volume|deleted|_snapshot)-({UUID})")
 
 # Offsets of the kernel are signed.
 _MOST = 2**63 - 1
