@@ -208,9 +208,9 @@ class NodeBackend:
         with self._mutex:
             if self._check is None or self._check.done.is_set():
                 self._check = HealthCheck(self.name, self.refresh)
-            elif (late := self._check.late()) and not self._check.reported:
+            elif (problem := self._check.late()) and not self._check.reported:
                 self._check.reported = True
-                LOG.error("[%s] backend state: up=False problem=%s", self.name, late)
+                LOG.error("[%s] backend state: up=False problem=%s", self.name, problem)
             return self._check
 
     def follow_storage(self) -> None:
@@ -304,14 +304,16 @@ class Backends(Mapping[str, NodeBackend]):
 
     def is_up(self, name: str) -> bool:
         """Whether there is such a backend, and its last check found no problem."""
-        found = self.find(name)
-        return found is not None and found.up
+        backend = self.find(name)
+        return backend is not None and backend.up
 
     def reaches(self, name: str, volume_id: str) -> bool:
         """Whether it is up, and no part of it is lost that may have this disk."""
-        found = self.find(name)
+        backend = self.find(name)
         return (
-            found is not None and found.up and not found.drivers.volumes.lost(volume_id)
+            backend is not None
+            and backend.up
+            and not backend.drivers.volumes.lost(volume_id)
         )
 
     def __iter__(self) -> Iterator[str]:

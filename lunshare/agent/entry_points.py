@@ -24,7 +24,7 @@ def lunshare_backup() -> int:
 
 def _run(program: str, module: str) -> int:
     try:
-        found = importlib.import_module(f"lunshare.agent.{module}")
+        command = importlib.import_module(f"lunshare.agent.{module}")
     except ModuleNotFoundError as error:
         missing = str(error.name).partition(".")[0]
         if missing == "lunshare":
@@ -35,4 +35,4 @@ def _run(program: str, module: str) -> int:
             file=sys.stderr,
         )
         return 1
-    return int(found.main())
+    return int(command.main())

@@ -100,8 +100,8 @@ def of_metrics(texts: Iterable[str]) -> list[Address]:
 
 def hosts(addresses: Sequence[Address]) -> frozenset[str]:
     """Return the names and addresses by which clients reach these, in lower case."""
-    found = {str(a.bind[0]).lower() for a in addresses if not a.is_socket}
-    return frozenset(found) | _NAMES
+    names = {str(a.bind[0]).lower() for a in addresses if not a.is_socket}
+    return frozenset(names) | _NAMES
 
 
 def _parse(text: str, option: str = "listen") -> Address:

@@ -32,7 +32,7 @@ def configured(conf: cfg.ConfigOpts) -> dict[Address, tls.Certificates | None]:
     :raises StartupError: an address is wrong, or its certificate cannot be used.
     """
     addresses = listen_addresses.of_metrics(conf.metrics_listen)
-    return {each: tls.certificates(conf, each, _OPTION) for each in addresses}
+    return {address: tls.certificates(conf, address, _OPTION) for address in addresses}
 
 
 def create(

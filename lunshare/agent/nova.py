@@ -50,11 +50,11 @@ class Nova:
                 # KeyError if it is of a wrong endpoint, or of a proxy before Nova.
                 answer.json()["itemNotFound"]
                 return None
-            found = answer.json()["volumeAttachment"].get("attachment_id")
+            attachment = answer.json()["volumeAttachment"].get("attachment_id")
         except Exception as error:  # those of keystoneauth, requests and json
             said = str(error) or type(error).__name__
             raise BackendFailed(f"Nova cannot be asked ({said}): try again.") from error
-        return str(found or "")
+        return str(attachment or "")
 
 
 def client(conf: cfg.ConfigOpts, at_once: int) -> Nova | None:

@@ -74,9 +74,9 @@ def _shown(option: cfg.Opt, value: Any) -> str:
 
 def _source(conf: cfg.ConfigOpts, name: str, group: str | None) -> str:
     """Return the file that sets the option, or what else does."""
-    found = conf.get_location(name, group)
-    if found is None:
+    place = conf.get_location(name, group)
+    if place is None:
         return "default"
-    if found.location is cfg.Locations.user:
-        return str(found.detail)
-    return _SOURCES.get(found.location, "default")
+    if place.location is cfg.Locations.user:
+        return str(place.detail)
+    return _SOURCES.get(place.location, "default")

@@ -31,8 +31,8 @@ def why_not_trusted(known: os.stat_result, secret: bool = False) -> str:
 
 def _owners() -> set[int]:
     """Return who may own the file: root, this process, and for root the daemon."""
-    found = {0, os.geteuid()}
+    owners = {0, os.geteuid()}
     if os.geteuid() == 0:
         with contextlib.suppress(KeyError):
-            found.add(pwd.getpwnam(_DAEMON).pw_uid)
-    return found
+            owners.add(pwd.getpwnam(_DAEMON).pw_uid)
+    return owners

@@ -153,9 +153,9 @@ def _not_safe(path: str, why: str) -> UsersFileError:
 
 
 def _parse(line: str) -> User:
-    name, _, rest = line.partition(":")
-    password, _, rest = rest.partition(":")
-    roles, _, project = rest.partition(":")
+    name, _, fields = line.partition(":")
+    password, _, fields = fields.partition(":")
+    roles, _, project = fields.partition(":")
     check_name(name)
     if not _HASH.fullmatch(password):
         raise ValueError(

@@ -17,7 +17,7 @@ from lunshare.agent.threads.limit import HANGING_SECONDS, Holder, Limit
 class VolumeLocks:
     """Locks by volume id, for the threads of this process.
 
-    There is one process a state path (lunshare.agent.main), so no lock file is needed.
+    There is one process a state path (``state_path``), so no lock file is needed.
     """
 
     def __init__(
@@ -61,8 +61,8 @@ class VolumeLocks:
         with self._patient.place(0) as place:
             if place is None:
                 return None
-            rest = until - time.monotonic()
-            return limit.acquire(rest, purpose, although_hanging=True)
+            remainder = until - time.monotonic()
+            return limit.acquire(remainder, purpose, although_hanging=True)
 
 
 def _busy_error(volume_id: str, limit: Limit) -> Busy:

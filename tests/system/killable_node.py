@@ -26,7 +26,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from lunshare.agent.assemble import Assembly, assemble
-from lunshare.agent.main import configure, sole_owner
+from lunshare.agent.main import configure
 from lunshare.agent.model.records import (
     Attachment,
     Mode,
@@ -37,6 +37,7 @@ from lunshare.agent.model.records import (
     Volume,
 )
 from lunshare.agent.service.attachments import connectors
+from lunshare.agent.state_path import sole_owner
 from lunshare.drivers.helper_client import Helper
 from lunshare.drivers.protocol import frames
 from tests.stands.waiting import until

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lunshare.agent import backup_command as command
-from lunshare.agent import main
+from lunshare.agent import state_path
 from lunshare.agent.db.sqlite import backup
 from lunshare.agent.model.errors import DatabaseFailed, StartupError
 from lunshare.agent.model.operator_records import RecoverRequest
@@ -202,7 +202,7 @@ def test_root_writes_nothing_into_a_state_path_of_another_user(
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     with (
         pytest.raises(StartupError, match="belongs to uid"),
-        main.sole_owner(str(state)),
+        state_path.sole_owner(str(state)),
     ):
         pass
     assert other.read_text() == "root's own"

@@ -71,8 +71,8 @@ class Identity:
         _check_names(project or "")
         if self._strategy == "noauth" or _PEER in req.env:
             token = req.get_header("X-Auth-Token")
-            known = noauth(token, project, self._default, ident)
-            return of_peer(known, req.env.get(_PEER))
+            context = noauth(token, project, self._default, ident)
+            return of_peer(context, req.env.get(_PEER))
         if self._strategy == "http_basic" and self._passwords is not None:
             user = self._passwords.user(req.get_header("Authorization"))
             return self._with_rights(basic(user, project, self._default, ident))
@@ -91,14 +91,14 @@ class Identity:
 
         An administrator without a project may name one in the path.
         """
-        known = replace(ctx, is_admin=self._is_admin(ctx))
-        if not known.project_id and not known.is_admin:
+        context = replace(ctx, is_admin=self._is_admin(ctx))
+        if not context.project_id and not context.is_admin:
             # A token of a domain or of the system. All such users would share what
             # they create, as if they were one project.
             raise Fault(403, "The token has no project: get a token of a project.")
-        if not known.project_id and path_project:
-            return replace(known, project_id=path_project)
-        return known
+        if not context.project_id and path_project:
+            return replace(context, project_id=path_project)
+        return context
 
 
 def is_peer(env: Mapping[str, Any]) -> bool:
@@ -207,10 +207,10 @@ def _listed(header: str | None) -> tuple[str, ...]:
 
 
 def _with_implied(roles: tuple[str, ...]) -> tuple[str, ...]:
-    found = dict.fromkeys(roles)
+    every = dict.fromkeys(roles)
     for role in roles:
-        found.update(dict.fromkeys(_IMPLIED.get(role, ())))
-    return tuple(found)
+        every.update(dict.fromkeys(_IMPLIED.get(role, ())))
+    return tuple(every)
 
 
 def _other_project() -> Invalid:

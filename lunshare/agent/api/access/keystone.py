@@ -93,7 +93,7 @@ class OneAtATime:
         self._mutex = threading.Lock()
 
     @contextlib.contextmanager
-    def of(self, name: str) -> Iterator[None]:
+    def lock(self, name: str) -> Iterator[None]:
         """Hold the lock of this name."""
         with self._mutex:
             lock, users = self._locks.get(name, (threading.Lock(), 0))
@@ -149,9 +149,9 @@ def wrap(app: App, conf: cfg.ConfigOpts, at_once: int) -> App:
         failed = 0.0  # when Keystone did not answer, of time.monotonic()
 
         def fetch_token(self, token: str, **kwargs: Any) -> Any:
-            known = self._token_cache.get(token)
-            if known:
-                return known[0] if len(known) == 2 else known
+            answer = self._token_cache.get(token)
+            if answer:
+                return answer[0] if len(answer) == 2 else answer
             with waiting(), checks.place(patience()) as check:
                 if check is None:
                     raise webob.HTTPServiceUnavailable("Keystone is slow.")
@@ -159,7 +159,7 @@ def wrap(app: App, conf: cfg.ConfigOpts, at_once: int) -> App:
 
         def _fetch_once(self, token: str, kwargs: dict[str, Any]) -> Any:
             began = time.monotonic()
-            with same.of(hashlib.sha256(token.encode()).hexdigest()):
+            with same.lock(hashlib.sha256(token.encode()).hexdigest()):
                 if self.failed > began:  # for another request with this token
                     raise webob.HTTPServiceUnavailable("Keystone is unavailable.")
                 try:
@@ -191,17 +191,17 @@ def _checked_answers(
 
     def verified(*args: Any, **kwargs: Any) -> Any:
         try:
-            found = verify(*args, **kwargs)
+            answer = verify(*args, **kwargs)
         except invalid as error:
             if error.__context__ is not None:
                 raise
             raise _malformed_answer(unavailable, "it is empty") from None
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise _malformed_answer(unavailable, repr(error)) from None
-        problem = token_answers.problem_of(found)
+        problem = token_answers.problem_of(answer)
         if problem:
             raise _malformed_answer(unavailable, problem)
-        return found
+        return answer
 
     return verified
 

@@ -31,7 +31,7 @@ class Origins:
         public = urlsplit(public_endpoint or "")
         self._public = public.netloc.lower()
         self._names = hosts(addresses) | self._more | {public.hostname or "localhost"}
-        self._any_address = any(each.every_address for each in addresses)
+        self._any_address = any(address.every_address for address in addresses)
         self._right: set[str] = set()
 
     def check(self, host: str | None, origin: str | None) -> None:

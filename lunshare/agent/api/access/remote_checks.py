@@ -84,11 +84,11 @@ class RemoteChecks:
 def remote_rules(checks: Mapping[str, object]) -> frozenset[str]:
     """Return the rules that need a policy server, also through other rules."""
     texts = {name: str(check) for name, check in checks.items()}
-    found = {name for name, text in texts.items() if _REMOTE.search(text)}
+    rules = {name for name, text in texts.items() if _REMOTE.search(text)}
     while more := {
         name
         for name, text in texts.items()
-        if name not in found and not found.isdisjoint(REFERENCE.findall(text))
+        if name not in rules and not rules.isdisjoint(REFERENCE.findall(text))
     }:
-        found |= more
-    return frozenset(found)
+        rules |= more
+    return frozenset(rules)
