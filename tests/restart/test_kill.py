@@ -50,7 +50,7 @@ def _assert_consistent(node: Node) -> None:
     wanted = {
         (row.volume_id, c.initiator): c.mode
         for volume in {row.volume_id for row in rows}
-        for c in wanted_state.connectors([r for r in rows if r.volume_id == volume])
+        for c in wanted_state.list_accesses([r for r in rows if r.volume_id == volume])
         for row in [next(r for r in rows if r.volume_id == volume)]
     }
     live = {
@@ -197,7 +197,7 @@ def _killed_again_at(path: Path, step: int) -> bool:
 
 def _auth(node: Node, attachment_id: str):
     row = node.services.attachments.get(CTX, attachment_id)
-    return wanted_state.connectors([row])[0].auth
+    return wanted_state.list_accesses([row])[0].auth
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

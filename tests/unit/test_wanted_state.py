@@ -35,7 +35,7 @@ rows = st.lists(
 def test_a_host_has_access_only_while_an_attachment_wants_it(
     found: list[Attachment],
 ) -> None:
-    wanted = {c.initiator for c in wanted_state.connectors(found)}
+    wanted = {c.initiator for c in wanted_state.list_accesses(found)}
     assert wanted == {r.initiator for r in found if r.initiator and r.status in WANTED}
 
 
@@ -43,7 +43,7 @@ def test_a_host_has_access_only_while_an_attachment_wants_it(
 def test_a_host_can_write_only_if_its_own_wanted_attachment_is_rw(
     found: list[Attachment],
 ) -> None:
-    for access in wanted_state.connectors(found):
+    for access in wanted_state.list_accesses(found):
         mine = [r for r in found if r.initiator == access.initiator]
         writes = any(r.mode == "rw" and r.status in WANTED for r in mine)
         assert (access.mode is Mode.RW) == writes
@@ -55,8 +55,10 @@ def test_the_rows_of_other_hosts_do_not_change_the_access_of_a_host(
 ) -> None:
     for host in HOSTS:
         mine = [r for r in found if r.initiator == host]
-        whole = {c.initiator: c for c in wanted_state.connectors(found)}
-        assert wanted_state.connectors(mine) == tuple(filter(None, [whole.get(host)]))
+        whole = {c.initiator: c for c in wanted_state.list_accesses(found)}
+        assert wanted_state.list_accesses(mine) == tuple(
+            filter(None, [whole.get(host)])
+        )
 
 
 def test_an_initiator_gets_its_existing_credentials_again() -> None:

@@ -96,7 +96,9 @@ def compare(
 ) -> Iterator[HostAccess]:
     """Return a line for each attachment, then for each access without one. Pure."""
     rows = [row for row in rows if row.initiator]
-    modes = {access.initiator: access.mode for access in wanted_state.connectors(rows)}
+    modes = {
+        access.initiator: access.mode for access in wanted_state.list_accesses(rows)
+    }
     accesses = export.connectors if export else ()
     live = {access.initiator: access for access in accesses}
     for row in rows:

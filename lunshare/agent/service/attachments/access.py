@@ -66,9 +66,9 @@ class Access:
         if wanted is None:
             with self._db.reading() as connection:
                 wanted = read_wanted(connection, volume.id, only)
-        connectors, backend = wanted.connectors, self._backends[volume.backend]
-        with backend.for_access(only, connectors) as drivers:
-            changed = drivers.apply(driver_volume(volume), connectors, wanted.only)
+        accesses, backend = wanted.accesses, self._backends[volume.backend]
+        with backend.for_access(only, accesses) as drivers:
+            changed = drivers.apply(driver_volume(volume), accesses, wanted.only)
         return wanted, changed
 
     def check_support(
@@ -216,9 +216,9 @@ class Access:
     ) -> dict[str, Any]:
         """Return connection_info as it is stored: without credentials."""
         drivers = self._backends[volume.backend].drivers
-        (connector,) = wanted.connectors  # the row's own initiator, and no other
+        (access,) = wanted.accesses  # the row's own initiator, and no other
         with translated():
-            info = drivers.connection_info(driver_volume(volume), connector)
+            info = drivers.connection_info(driver_volume(volume), access)
         info = {key: value for key, value in info.items() if key not in _SECRETS}
         if wanted.widened:
             info["mixed_modes"] = (

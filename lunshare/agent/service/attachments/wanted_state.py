@@ -27,14 +27,14 @@ class Wanted:
     the one initiator has attachments of both modes.
     """
 
-    connectors: tuple[Connector, ...]
+    accesses: tuple[Connector, ...]
     only: frozenset[str] | None = None
     widened: bool = False
 
 
 def of_volume(rows: Iterable[Attachment]) -> Wanted:
     """Return the complete wanted access of a volume."""
-    return Wanted(connectors(rows))
+    return Wanted(list_accesses(rows))
 
 
 def of_initiator(
@@ -46,19 +46,19 @@ def of_initiator(
     ``others`` returns whether the volume has any other wanted access. It is asked
     only where this initiator has none.
     """
-    accesses = connectors(rows)
+    accesses = list_accesses(rows)
     if not accesses and not others():
         return Wanted(())
     return Wanted(accesses, frozenset({initiator}), widened=_are_mixed(rows))
 
 
-def connectors(rows: Iterable[Attachment]) -> tuple[Connector, ...]:
+def list_accesses(rows: Iterable[Attachment]) -> tuple[Connector, ...]:
     """Return every access that the target should have, one for each initiator."""
     by_initiator: dict[str, list[Attachment]] = {}
     for row in rows:
         if row.initiator and row.status in WANTED:
             by_initiator.setdefault(row.initiator, []).append(row)
-    return tuple(_connector(same) for same in by_initiator.values())
+    return tuple(_access(same) for same in by_initiator.values())
 
 
 def _widest(rows: Sequence[Attachment]) -> Mode:
@@ -75,7 +75,7 @@ def _are_mixed(rows: Iterable[Attachment]) -> bool:
     return len({row.mode for row in rows if row.status in WANTED}) > 1
 
 
-def _connector(rows: Sequence[Attachment]) -> Connector:
+def _access(rows: Sequence[Attachment]) -> Connector:
     oldest = rows[0]
     return Connector(
         initiator=str(oldest.initiator),

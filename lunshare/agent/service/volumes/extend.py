@@ -146,7 +146,7 @@ class VolumeExtender:
         """
         with self._db.reading() as connection:
             wanted = read_wanted(connection, volume.id, None)
-        hosts = frozenset(connector.initiator for connector in wanted.connectors)
+        hosts = frozenset(access.initiator for access in wanted.accesses)
         if hosts:
             self._access.apply(volume, wanted=replace(wanted, only=hosts))
 
