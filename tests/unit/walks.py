@@ -21,8 +21,10 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from concurrent import futures
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -35,12 +37,13 @@ from tests.unit.walked_node import walked_node
 ROOT = Path(__file__).resolve().parents[2]
 START, END = "<!-- walks: written by `make walks` -->", "<!-- end of walks -->"
 
-#: The calls at which a walk ends.
+#: The calls at which a walk ends, and where a request waits for its job.
 ENDS: dict[CodeType, Callable[[FrameType], bool]] = {
     configfs.write.__code__: lambda frame: True,
     configfs.write_and_read.__code__: lambda frame: True,
     configfs.create_object.__code__: lambda frame: True,
     configfs.remove_object.__code__: lambda frame: True,
+    futures.wait.__code__: lambda frame: True,
     subprocess.Popen.__init__.__code__: lambda frame: (
         "lvcreate" in str(frame.f_locals.get("args"))
     ),
@@ -53,12 +56,20 @@ _YIELD = dis.opmap["YIELD_VALUE"]
 
 @dataclass
 class Walk:
-    """The files of one request, in the order in which it enters them."""
+    """The files of one request, in the order in which each of its threads enters them.
+
+    What two threads enter at the same time has no order.
+    """
 
     name: str
     packages: tuple[str, ...]
-    passed: list[str] = field(default_factory=list)
+    by_thread: dict[threading.Thread, list[str]] = field(default_factory=dict)
     needed: set[str] = field(default_factory=set)
+
+    @property
+    def passed(self) -> list[str]:
+        """Every file of ours that it enters."""
+        return [*dict.fromkeys(chain.from_iterable(self.by_thread.values()))]
 
     @property
     def spine(self) -> list[str]:
@@ -122,8 +133,7 @@ class Tracer:
             if frame.f_code in ENDS and ENDS[frame.f_code](frame):
                 self._end(walk)
             return None
-        if file not in walk.passed:
-            walk.passed.append(file)
+        walk.by_thread.setdefault(threading.current_thread(), []).append(file)
         if frame not in self._entered:
             self._entered[frame] = [
                 each for each in _stack(frame.f_back) if each in self._managers
