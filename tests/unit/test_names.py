@@ -30,7 +30,6 @@ REPEATED = {
     "Node",
     "Pool",
     "Request",
-    "Resource",
     "Server",
     "Share",
     "Snapshot",

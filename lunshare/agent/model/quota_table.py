@@ -17,7 +17,7 @@ ALL_TYPES = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
+class QuotaResource:
     """One quota. ``per_type``: there is also one for each volume type.
 
     ``default`` is the limit without the option, ``what`` the start of its help.
@@ -35,25 +35,31 @@ GIGABYTES = "gigabytes"
 SNAPSHOTS = "snapshots"
 VOLUME_SIZE = "per_volume_gigabytes"
 
-RESOURCES: tuple[Resource, ...] = (
-    Resource(VOLUMES, "quota_volumes", 10, "Volumes of a project", per_type=True),
-    Resource(SNAPSHOTS, "quota_snapshots", 10, "Snapshots of a project", per_type=True),
-    Resource(
+RESOURCES: tuple[QuotaResource, ...] = (
+    QuotaResource(VOLUMES, "quota_volumes", 10, "Volumes of a project", per_type=True),
+    QuotaResource(
+        SNAPSHOTS, "quota_snapshots", 10, "Snapshots of a project", per_type=True
+    ),
+    QuotaResource(
         GIGABYTES,
         "quota_gigabytes",
         1000,
         "GiB of a project, of its volumes and snapshots together",
         per_type=True,
     ),
-    Resource(VOLUME_SIZE, "per_volume_size_limit", -1, "GiB of one volume"),
-    Resource("backups", "quota_backups", 10, "Backups of a project (shown, not used)"),
-    Resource(
+    QuotaResource(VOLUME_SIZE, "per_volume_size_limit", -1, "GiB of one volume"),
+    QuotaResource(
+        "backups", "quota_backups", 10, "Backups of a project (shown, not used)"
+    ),
+    QuotaResource(
         "backup_gigabytes",
         "quota_backup_gigabytes",
         1000,
         "GiB of a project's backups (shown, not used)",
     ),
-    Resource("groups", "quota_groups", 10, "Groups of a project (shown, not used)"),
+    QuotaResource(
+        "groups", "quota_groups", 10, "Groups of a project (shown, not used)"
+    ),
 )
 
 PER_TYPE = tuple(row.name for row in RESOURCES if row.per_type)
