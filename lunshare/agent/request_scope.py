@@ -61,5 +61,5 @@ def current() -> str:
 @contextmanager
 def scope(ident: str | None = None) -> Iterator[None]:
     """Let this thread work for the request in the block; None is a new id."""
-    with request_ids.of(ident or new_id()):
+    with request_ids.scope(ident or new_id()):
         yield

@@ -32,7 +32,7 @@ def as_cinder() -> Iterator[None]:
     """
     request = oslo_context.get_current()
     try:
-        with request_ids.of(request.request_id if request else request_ids.NONE):
+        with request_ids.scope(request.request_id if request else request_ids.NONE):
             yield
     except errors.DiskBusy as error:
         raise exception.VolumeIsBusy(str(error)) from error

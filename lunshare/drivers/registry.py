@@ -143,5 +143,5 @@ def _contract_of(driver: ast.ClassDef) -> int | None:
             ):
                 number = value.value if isinstance(value, ast.Constant) else None
                 return number if isinstance(number, int) else None
-    bases = {ast.unparse(each).rpartition(".")[2] for each in driver.bases}
+    bases = {ast.unparse(node).rpartition(".")[2] for node in driver.bases}
     return base.Driver.CONTRACT if bases & _BASES else None

@@ -49,7 +49,7 @@ def resume(before: Token[str]) -> None:
 
 
 @contextmanager
-def of(ident: str) -> Iterator[None]:
+def scope(ident: str) -> Iterator[None]:
     """Let this thread work for the request in the block."""
     before = _ID.get()
     enter(ident)

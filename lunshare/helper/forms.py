@@ -59,11 +59,11 @@ def integer(least: int, most: int, multiple: int = 1) -> Form[int]:
     """A whole number within these limits."""
 
     def read(name: str, given: object) -> int:
-        found = given if type(given) is int else typed(name, given, int)
-        if not least <= found <= most or found % multiple:
+        number = given if type(given) is int else typed(name, given, int)
+        if not least <= number <= most or number % multiple:
             steps = f", a multiple of {multiple}" if multiple > 1 else ""
-            raise InvalidValue(name, found, f"give {least} to {most}{steps}")
-        return found
+            raise InvalidValue(name, number, f"give {least} to {most}{steps}")
+        return number
 
     return read
 
@@ -132,17 +132,17 @@ def record(kind: Callable[..., _T], /, **forms: Form[Any]) -> Form[_T]:
     names, checks = tuple(forms), tuple(forms.values())
 
     def read(name: str, given: object) -> _T:
-        found = given
-        if type(found) is not dict:
-            found = typed(name or "arguments", given, dict)
-        if found.keys() != forms.keys():
-            shown = [each[:MAX_TEXT] for each in sorted(found)[:_MAX_SHOWN]]
+        fields = given
+        if type(fields) is not dict:
+            fields = typed(name or "arguments", given, dict)
+        if fields.keys() != forms.keys():
+            shown = [key[:MAX_TEXT] for key in sorted(fields)[:_MAX_SHOWN]]
             exactly = ", ".join(forms) or "none"
             raise InvalidValue(name or "arguments", shown, f"give exactly: {exactly}")
         try:
             # Without a loop: a request has 20 fields, and checking it was a fifth of an
             # attach in the lab.
-            values = [*map(operator.call, checks, names, map(found.get, names))]
+            values = [*map(operator.call, checks, names, map(fields.get, names))]
         except InvalidValue as error:
             _refuse(f"{name}.{error.name}" if name else error.name, error)
         return kind(**dict(zip(names, values, strict=True)))

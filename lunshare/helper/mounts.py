@@ -54,6 +54,8 @@ class Space:
 class Mounts:
     """The kernel's mount table. Tests replace it, with plain directories as shares."""
 
+    # Not psutil.disk_partitions: it leaves out the numbers of the device, by which an
+    # opened directory is known to be the share's, and the root of a bind mount.
     def __init__(self, table: str = "/proc/self/mountinfo") -> None:
         self._table = table
 

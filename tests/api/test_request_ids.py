@@ -158,7 +158,7 @@ def test_the_next_request_of_a_connection_has_its_own_id(
 ) -> None:
     client = helper.client()
     for ident in ("req-1", "req-2", request_ids.NONE):
-        with request_ids.of(ident), pytest.raises(DriverError):
+        with request_ids.scope(ident), pytest.raises(DriverError):
             client.call("none")
     ids = [
         re.findall(r"\[(.*?)\]", line)[0]
@@ -204,8 +204,8 @@ def test_each_turn_of_a_timer_has_an_id_of_its_own() -> None:
 
 
 def test_an_id_ends_with_its_block() -> None:
-    with request_ids.of("req-1"):
-        with request_ids.of("not a\nform"):
+    with request_ids.scope("req-1"):
+        with request_ids.scope("not a\nform"):
             assert request_ids.current() == request_ids.NONE
         assert request_ids.current() == "req-1"
         seen: list[str] = []
@@ -220,6 +220,6 @@ def test_an_id_ends_with_its_block() -> None:
 
 def test_a_record_gets_the_id() -> None:
     record = logging.LogRecord("a", logging.INFO, "", 0, "text", None, None)
-    with request_ids.of("req-1"):
+    with request_ids.scope("req-1"):
         assert request_ids.add(record)
     assert vars(record)["request_id"] == "req-1"

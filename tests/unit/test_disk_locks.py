@@ -21,7 +21,7 @@ from lunshare.drivers.protocol import frames
 from lunshare.helper.disk_locks import DiskLocks
 from lunshare.helper.lio.backstores import is_exported
 from lunshare.helper.named_locks import Locks
-from lunshare.helper.nfs.files import Share
+from lunshare.helper.nfs.files import OpenShare
 from lunshare.helper.nfs.files import create as create_file
 from lunshare.helper.nfs.share_requests import NewFile
 from lunshare.helper.verbs import NoteProgress
@@ -124,7 +124,7 @@ def make(mounts: Directories, files: Path, name: str, meanwhile: NoteProgress) -
     """The helper's verb; ``meanwhile`` is called while it fills ``<name>.new``."""
     [mount] = mounts.table()
     with mounts.enter(mount) as directory:
-        share = Share(directory, mount, mounts, is_exported, meanwhile)
+        share = OpenShare(directory, mount, mounts, is_exported, meanwhile)
         create_file(share, NewFile(str(files), name, MIB, preallocate=True))
 
 

@@ -28,7 +28,7 @@ from lunshare.helper.lio.backstores import is_exported
 from lunshare.helper.mounts import KERNEL, Mount
 from lunshare.helper.named_locks import Locks
 from lunshare.helper.nfs import files
-from lunshare.helper.nfs.files import Share
+from lunshare.helper.nfs.files import OpenShare
 from lunshare.helper.nfs.share_requests import FileName
 from lunshare.helper.server import Server
 from tests.stands.waiting import until
@@ -294,9 +294,11 @@ def _serves(process: HelperProcess) -> bool:
 # a hostile server
 
 
-def _share(directory: Path, clock) -> Share:
+def _share(directory: Path, clock) -> OpenShare:
     mount = Mount(str(directory), 0, "nfs4", "nas:/srv")
-    return Share(os.open(directory, os.O_DIRECTORY), mount, KERNEL, is_exported, clock)
+    return OpenShare(
+        os.open(directory, os.O_DIRECTORY), mount, KERNEL, is_exported, clock
+    )
 
 
 def test_endless_directory_is_refused_at_the_limit(

@@ -25,7 +25,7 @@ from lunshare.helper.connections import Connections
 from lunshare.helper.lio.backstores import is_exported
 from lunshare.helper.mounts import KERNEL, Mount, Mounts
 from lunshare.helper.nfs import files
-from lunshare.helper.nfs.files import Share
+from lunshare.helper.nfs.files import OpenShare
 from lunshare.helper.nfs.share_requests import FileName
 from lunshare.helper.served import Served
 from tests.stands.waiting import until
@@ -175,7 +175,7 @@ def test_number_of_long_lists_at_once_is_limited(
         mount = Mount(str(tmp_path), 0, "nfs4", "nas:/srv")
         directory = os.open(tmp_path, os.O_DIRECTORY)
         try:
-            share = Share(directory, mount, KERNEL, is_exported, clock)
+            share = OpenShare(directory, mount, KERNEL, is_exported, clock)
             return len(files.list_files(share, FileName(str(tmp_path))))
         finally:
             os.close(directory)

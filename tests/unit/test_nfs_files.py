@@ -30,7 +30,7 @@ from lunshare.helper import disk_paths
 from lunshare.helper.lio.backstores import is_exported
 from lunshare.helper.mounts import open_directory as mounts_directory
 from lunshare.helper.nfs import open_files
-from lunshare.helper.nfs.files import Share, copy
+from lunshare.helper.nfs.files import OpenShare, copy
 from lunshare.helper.nfs.share_requests import FileCopy
 from tests.conformance.directory_shares import Directories, Node
 from tests.unit.nfs_fixtures import build, driver, files, mounts, node
@@ -358,7 +358,7 @@ def test_copy_with_wrong_bytes_is_not_renamed(driver, files, mounts, volume) -> 
         mounts.enter(mount) as directory,
         pytest.raises(CopyDiffers, match=f"{name} is not a copy of its source"),
     ):
-        copy(Share(directory, mount, mounts, is_exported, loses), request)
+        copy(OpenShare(directory, mount, mounts, is_exported, loses), request)
     assert lost
     assert [path.name for path in files.iterdir()] == [volume.name]
 

@@ -67,13 +67,13 @@ class FakeDisk:
         self._inside(offset, len(data))
         if self.blocks is None:
             self.blocks = {}
-        before, done = self.written, 0
-        while done < len(data):
-            number, start = divmod(offset + done, BLOCK)
-            piece = data[done : done + BLOCK - start]
+        before, position = self.written, 0
+        while position < len(data):
+            number, start = divmod(offset + position, BLOCK)
+            piece = data[position : position + BLOCK - start]
             block = self.blocks.setdefault(number, bytearray(BLOCK))
             block[start : start + len(piece)] = piece
-            done += len(piece)
+            position += len(piece)
         return self.written - before
 
     def discard(self, offset: int, length: int) -> int:

@@ -83,7 +83,7 @@ class Derived(Generic[_T]):
         self._compute = compute
         self._last: tuple[Listing, _T] | None = None
 
-    def of(self, listed: Listing) -> _T:
+    def value_for(self, listed: Listing) -> _T:
         """Return the value for this listing."""
         last = self._last
         if last is None or last[0] is not listed:

@@ -33,7 +33,7 @@ class DeletedVolumes:
 
     def wipes(self) -> tuple[Wipe, ...]:
         """Return all of them, with what is left to wipe."""
-        return self._wipes.of(self._listing.current())
+        return self._wipes.value_for(self._listing.current())
 
     def wipe(self, name: str, limit: int) -> Wipe | None:
         """Wipe up to ``limit`` bytes of it, but at least one extent."""

@@ -57,7 +57,7 @@ class Lvm:
         commit = self._root.call("lvm.commit", timeout=self._timeout, device=device)
         return commit if isinstance(commit, dict) else None
 
-    def thin_pool(self, name: str) -> lvm_reports.Pool | None:
+    def thin_pool(self, name: str) -> lvm_reports.ThinPool | None:
         """Return the thin pool of that name; None if it is not a thin pool."""
         where = f"{self.name}/{name}"
         text = self._run("lvs", *_JSON, "-o", "lv_size,segtype,zero", where)

@@ -92,7 +92,9 @@ class LvmVolumes(VolumeDriver):
         self._foreign_snapshots = ForeignSnapshots(self._lvm, self._kind)
         self._reverts_finished = Derived(self._finish_reverts)
         self._disks = Derived(self._disks_in)
-        self._paths = Derived(lambda listed: {d.path for d in self._disks.of(listed)})
+        self._paths = Derived(
+            lambda listed: {d.path for d in self._disks.value_for(listed)}
+        )
         self._snapshot_ids = Derived(self._snapshots_in)
         self._all_active_at: tuple[Listing, int] | None = None
         #: Why the pool is closed: some volumes could not be activated, or need a disk
@@ -126,7 +128,7 @@ class LvmVolumes(VolumeDriver):
             self._claim(listed.group.tags)
             self._resume_suspended()
             self._kind.check(listed)
-            finished = self._reverts_finished.of(listed)
+            finished = self._reverts_finished.value_for(listed)
             if finished or not self._all_active(listed):
                 self._activate_all(listed)
             else:
@@ -187,7 +189,7 @@ class LvmVolumes(VolumeDriver):
 
     def disks(self) -> tuple[Disk, ...]:
         with self._group_errors():
-            return self._disks.of(self._listing.current())
+            return self._disks.value_for(self._listing.current())
 
     def capacity(self) -> Capacity:
         with self._group_errors():
@@ -213,7 +215,7 @@ class LvmVolumes(VolumeDriver):
 
     def snapshots(self) -> tuple[str, ...]:
         with self._group_errors():
-            return self._snapshot_ids.of(self._listing.current())
+            return self._snapshot_ids.value_for(self._listing.current())
 
     @retried_once
     def create_from(self, volume: Volume, snapshot: Snapshot) -> Disk:
@@ -323,7 +325,7 @@ class LvmVolumes(VolumeDriver):
         last = self._all_active_at
         if last and last[0] is listed and last[1] == changed:
             return True
-        active = self._paths.of(listed) <= self._device_nodes()
+        active = self._paths.value_for(listed) <= self._device_nodes()
         # An mtime has a granularity of some ms: more changes may have the same one.
         stable = time.time_ns() - changed > _MTIME_STABLE_NS
         self._all_active_at = (listed, changed) if active and stable else None
@@ -341,7 +343,7 @@ class LvmVolumes(VolumeDriver):
         try:
             self._lvm.activate_all()
         except CommandFailed as error:
-            if not self._paths.of(listed) & self._device_nodes():
+            if not self._paths.value_for(listed) & self._device_nodes():
                 raise
             self._activated = frozenset(self._device_nodes())
             why = error.stderr.strip().partition("\n")[0]

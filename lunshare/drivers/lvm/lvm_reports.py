@@ -39,7 +39,7 @@ class VolumeGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class ThinPool:
     """One thin pool. ``zeroes``: the pool zeroes a chunk when it allocates it."""
 
     size: int
@@ -138,7 +138,7 @@ def partial_volumes(text: str) -> frozenset[str]:
     return frozenset(name for name in names if name)
 
 
-def pools(text: str) -> tuple[Pool, ...]:
+def pools(text: str) -> tuple[ThinPool, ...]:
     """Read a report of lvs; logical volumes that are not thin pools are skipped."""
     return tuple(pool for pool in _read(text, "lv", _pool) if pool)
 
@@ -199,10 +199,10 @@ def _partial_name(row: _Row) -> str:
     return row["lv_name"] if row["lv_health_status"] == "partial" else ""
 
 
-def _pool(row: _Row) -> Pool | None:
+def _pool(row: _Row) -> ThinPool | None:
     if row["segtype"] != "thin-pool":
         return None
-    return Pool(int(row["lv_size"]), zeroes=row["zero"] != "")
+    return ThinPool(int(row["lv_size"]), zeroes=row["zero"] != "")
 
 
 def _segment(row: _Row) -> Segment:

@@ -18,8 +18,8 @@ from lunshare.drivers.lvm.cached_listing import CachedListing, Derived, Listing
 from lunshare.drivers.lvm.lvm_commands import Lvm
 from lunshare.drivers.lvm.lvm_reports import (
     LogicalVolume,
-    Pool,
     PoolUsage,
+    ThinPool,
     VolumeDetails,
 )
 from lunshare.drivers.values import Capacity, Volume, Wipe
@@ -45,7 +45,7 @@ class Thin:
 
     def check(self, listed: Listing) -> None:
         """:raises Misconfigured: the pool is missing or does not clear chunks."""
-        pool = self._pool.of(listed)
+        pool = self._pool.value_for(listed)
         where = f"{self._group}/{self.pool_name}"
         if pool is None:
             raise Misconfigured(
@@ -110,7 +110,7 @@ class Thin:
         No command of LVM reports that sum; a report has one row for each volume.
         """
         listed = self._listing.current()
-        pool = self._pool.of(listed)
+        pool = self._pool.value_for(listed)
         if pool is None:
             self.check(listed)
             raise AssertionError("check() names the missing pool")
@@ -123,7 +123,7 @@ class Thin:
         return Capacity(
             pool.size,
             free=int(pool.size * (100 - usage.data_percent) / 100),
-            provisioned=self._provisioned.of(listed),
+            provisioned=self._provisioned.value_for(listed),
             thin=True,
             closed=self._reason_closed(usage),
             data_percent=usage.data_percent,
@@ -196,7 +196,7 @@ class Thin:
     def _provisioned_size(self, listed: Listing) -> int:
         return sum(volume.size for volume in listed.volumes if self.owns(volume))
 
-    def _find_pool(self) -> Pool | None:
+    def _find_pool(self) -> ThinPool | None:
         try:
             return self._lvm.thin_pool(self.pool_name)
         except CommandFailed as error:

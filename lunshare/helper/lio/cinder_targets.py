@@ -43,8 +43,8 @@ def existing(volume_id: str, prefix: str) -> list[str]:
     """
     name = _name(volume_id, prefix)
     numbers = filter(None, map(_HBA.fullmatch, names(CORE)))
-    found = [entry[0] for entry in numbers if int(entry[1]) < backstores.FIRST]
-    paths = (f"{CORE}/{hba}/{name}" for hba in found)
+    hbas = [entry[0] for entry in numbers if int(entry[1]) < backstores.FIRST]
+    paths = (f"{CORE}/{hba}/{name}" for hba in hbas)
     return [path for path in paths if os.path.isdir(path)]
 
 

@@ -41,7 +41,7 @@ def _run(helper: socket.socket, asked: argparse.Namespace) -> int:
     if not asked.remove and not asked.all:
         _show(exports)
         return 0
-    chosen = exports if asked.all else [_named(exports, each) for each in asked.remove]
+    chosen = exports if asked.all else [_named(exports, word) for word in asked.remove]
     for export in chosen:
         name = f"export of volume {export['volume_id']} ({_hosts(export)})"
         if not asked.yes:

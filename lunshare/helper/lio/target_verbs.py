@@ -242,7 +242,7 @@ def _close(target: Target, wanted: Apply, lock: TimedLock) -> list[str]:
         connector.initiator: connector for connector in wanted.export.connectors
     }
     concerned = target.acls() if wanted.only is None else wanted.only
-    leaving = [each for each in concerned if each not in connectors]
+    leaving = [host for host in concerned if host not in connectors]
     losing = [
         initiator
         for initiator in concerned

@@ -53,7 +53,7 @@ _UNIT = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class OpenShare:
     """An open share, and the progress of the operation in it."""
 
     directory: int
@@ -79,13 +79,13 @@ class Share:
         return answering(self.directory, self.mount.point, self.note_progress)
 
 
-def capacity(share: Share, _asked: FileName) -> dict[str, int]:
+def capacity(share: OpenShare, _asked: FileName) -> dict[str, int]:
     """Return the share's size and its free space, in bytes."""
     space = share.mounts.space(share.directory)
     return {"total": space.total, "free": space.free}
 
 
-def list_files(share: Share, _asked: FileName) -> list[dict[str, Any]]:
+def list_files(share: OpenShare, _asked: FileName) -> list[dict[str, Any]]:
     """Return name, size and plainness of every file.
 
     Hidden files are left out, and names that are not printable: a server may send any
@@ -115,7 +115,7 @@ def _listed(name: str, found: os.stat_result) -> dict[str, Any]:
     return {"name": name, "size": found.st_size, "plain": plain}
 
 
-def exists(share: Share, name: str) -> bool:
+def exists(share: OpenShare, name: str) -> bool:
     """Whether a directory entry has that name."""
     try:
         os.stat(name, dir_fd=share.directory, follow_symlinks=False)
@@ -124,12 +124,12 @@ def exists(share: Share, name: str) -> bool:
     return True
 
 
-def find(share: Share, asked: FileName) -> int | None:
+def find(share: OpenShare, asked: FileName) -> int | None:
     """Return the size of a managed file in bytes, or None if it does not exist."""
     return open_files.size(share.directory, asked.name)
 
 
-def create(share: Share, asked: NewFile) -> int:
+def create(share: OpenShare, asked: NewFile) -> int:
     """Create it, or extend it to the size; return its size."""
     if find(share, FileName(asked.point, asked.name)) is not None:
         return extend(share, asked)
@@ -140,7 +140,7 @@ def create(share: Share, asked: NewFile) -> int:
     return size
 
 
-def extend(share: Share, asked: NewFile) -> int:
+def extend(share: OpenShare, asked: NewFile) -> int:
     """Extend it; it never shrinks. Return its size."""
     with _open(share, asked.name) as file:
         old, new = os.fstat(file).st_size, _round_up(asked.size)
@@ -151,7 +151,7 @@ def extend(share: Share, asked: NewFile) -> int:
     return new
 
 
-def copy(share: Share, asked: FileCopy) -> int | None:
+def copy(share: OpenShare, asked: FileCopy) -> int | None:
     """Create a file with another's bytes, and zeros after them; return its size.
 
     An existing one is not changed, unless ``replace`` is set. With ``clone`` the result
@@ -187,7 +187,7 @@ class _NoClones(Exception):
     """The share does not clone files."""
 
 
-def _fill(share: Share, source: int, file: int, asked: FileCopy) -> None:
+def _fill(share: OpenShare, source: int, file: int, asked: FileCopy) -> None:
     """Write all of the source's bytes into an empty file."""
     size = os.fstat(source).st_size
     if not asked.clone:
@@ -201,7 +201,7 @@ def _fill(share: Share, source: int, file: int, asked: FileCopy) -> None:
             raise CopyDiffers(asked.name, f"it has {size_now} bytes and not {size}")
 
 
-def manage(share: Share, asked: ForeignFile) -> int:
+def manage(share: OpenShare, asked: ForeignFile) -> int:
     """Rename a foreign raw file to the volume's name; return its size."""
     if (size_now := open_files.size(share.directory, asked.name)) is not None:
         return size_now
@@ -224,7 +224,7 @@ def manage(share: Share, asked: ForeignFile) -> int:
     return size
 
 
-def unmanage(share: Share, asked: FileName) -> None:
+def unmanage(share: OpenShare, asked: FileName) -> None:
     """Rename a volume's file to ``unmanaged-...``. An unknown file is success."""
     if open_files.size(share.directory, asked.name) is None:
         return
@@ -237,7 +237,7 @@ def unmanage(share: Share, asked: FileName) -> None:
         _rename(share, file, asked.name, UNMANAGED + asked.name)
 
 
-def delete(share: Share, asked: FileName) -> None:
+def delete(share: OpenShare, asked: FileName) -> None:
     """Delete a managed file and its ``.new`` file. An unknown file is success."""
     if open_files.size(share.directory, asked.name) is not None:
         with _open(share, asked.name) as file:
@@ -250,7 +250,7 @@ def delete(share: Share, asked: FileName) -> None:
 
 
 @contextlib.contextmanager
-def _open(share: Share, name: str) -> Iterator[int]:
+def _open(share: OpenShare, name: str) -> Iterator[int]:
     file = open_files.open_file(share.directory, name)
     try:
         yield file
@@ -259,7 +259,7 @@ def _open(share: Share, name: str) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def _foreign_file(share: Share, reference: str) -> Iterator[int]:
+def _foreign_file(share: OpenShare, reference: str) -> Iterator[int]:
     status = os.stat(reference, dir_fd=share.directory, follow_symlinks=False)
     if not open_files.is_plain(status):
         raise UnknownReference(reference, "it is not a regular file with one name")
@@ -272,7 +272,7 @@ def _foreign_file(share: Share, reference: str) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _new_file(
-    share: Share, name: str, mode: int, replace: bool = False
+    share: OpenShare, name: str, mode: int, replace: bool = False
 ) -> Iterator[int]:
     """Yield a new file to fill; it gets its name when it is complete and flushed.
 
@@ -299,7 +299,7 @@ def _new_file(
         os.close(file)
 
 
-def _is_still(share: Share, name: str, file: int) -> bool:
+def _is_still(share: OpenShare, name: str, file: int) -> bool:
     """Whether the name is still that of this open file."""
     try:
         status = os.stat(name, dir_fd=share.directory, follow_symlinks=False)
@@ -308,7 +308,7 @@ def _is_still(share: Share, name: str, file: int) -> bool:
     return os.path.samestat(status, os.fstat(file))
 
 
-def _rename(share: Share, file: int, old: str, new: str) -> None:
+def _rename(share: OpenShare, file: int, old: str, new: str) -> None:
     """Rename an open file, if that is still its name and its client still waits.
 
     A client that has given up may have exported the volume since, with its old file.
@@ -321,7 +321,7 @@ def _rename(share: Share, file: int, old: str, new: str) -> None:
     os.fsync(here)
 
 
-def _need_unused(share: Share, file: int, name: str, remedy: str = "") -> None:
+def _need_unused(share: OpenShare, file: int, name: str, remedy: str = "") -> None:
     open_files.need_unused(file, name, share.is_exported, remedy)
 
 

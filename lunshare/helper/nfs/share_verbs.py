@@ -31,7 +31,7 @@ from lunshare.helper.disk_locks import DiskLocks
 from lunshare.helper.mounts import Mount, Mounts, need_listed
 from lunshare.helper.named_locks import Locks, TimedLock
 from lunshare.helper.nfs import files, open_files, share_requests
-from lunshare.helper.nfs.files import Share
+from lunshare.helper.nfs.files import OpenShare
 from lunshare.helper.nfs.share_requests import ForeignFile
 from lunshare.helper.served import PATH, Served
 from lunshare.helper.verbs import ChangeVerb, IsGone, LongVerb, Report, never_gone
@@ -61,7 +61,7 @@ _REMEDY = {
 }
 
 Verb = Callable[[Mapping[str, Any], float], Any] | ChangeVerb | LongVerb
-Step = Callable[[Share, Any], Any]
+Step = Callable[[OpenShare, Any], Any]
 
 
 class ShareVerbs:
@@ -181,7 +181,7 @@ class ShareVerbs:
         name: str,
         what: str,
         time: tuple[float, Report | None],
-        step: Callable[[Share], Any],
+        step: Callable[[OpenShare], Any],
         *,
         is_gone: IsGone = never_gone,
     ) -> Any:
@@ -194,7 +194,7 @@ class ShareVerbs:
         def run(lock: TimedLock) -> None:
             try:
                 with self._mounts.enter(mount) as directory:
-                    share = Share(
+                    share = OpenShare(
                         directory,
                         mount,
                         self._mounts,
@@ -229,11 +229,11 @@ class ShareVerbs:
             self._waiting[mount.point] += change
 
 
-def _step(step: Step, asked: Any) -> Callable[[Share], Any]:
+def _step(step: Step, asked: Any) -> Callable[[OpenShare], Any]:
     return lambda share: step(share, asked)
 
 
-def _probe(share: Share) -> None:
+def _probe(share: OpenShare) -> None:
     """Write a file and remove it: only a write shows that a share is read-only."""
     file = open_files.open_probe(share.directory, _PROBE)
     try:
