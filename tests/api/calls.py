@@ -15,6 +15,7 @@ from tests.api import documented
 from tests.stands.waiting import until
 
 LATEST = "3.71"
+BINARY = "cinder-volume"
 
 
 def require_documented(method: str, path: str, version: str, answer: Any) -> None:
@@ -118,6 +119,12 @@ class Api:
         """The volume as it is now."""
         found: dict[str, Any] = self("GET", f"/volumes/{volume_id}")["volume"]
         return found
+
+    def service(self, host: str) -> dict[str, Any]:
+        """The volume service of that host."""
+        path = f"/os-services?host={host}&binary={BINARY}"
+        (service,) = self("GET", path)["services"]
+        return dict(service)
 
     def gone(self, path: str) -> None:
         """Wait until it is deleted. A delete is answered before that."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.api.calls import Api
+from tests.api.calls import BINARY, Api
 from tests.stands.node import CTX, Node
 
 # A backend of our own, so that no other test's fake storage is seen here.
@@ -30,3 +30,10 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 def api(node: Node) -> Api:
     """A project's calls at the latest microversion."""
     return Api(node.assembly.app)
+
+
+@pytest.fixture
+def host(api: Api) -> str:
+    """The host of the node's volume service; the node has one backend."""
+    (service,) = api("GET", f"/os-services?binary={BINARY}")["services"]
+    return str(service["host"])

@@ -10,28 +10,14 @@ from typing import Any
 
 import pytest
 
-from tests.api.calls import Api
+from tests.api.calls import BINARY, Api
 from tests.stands.node import connector, node_fixture
 
-BINARY = "cinder-volume"
 NOWHERE = "11111111-2222-3333-4444-555555555555"
 
 
 # A node of its own: what is frozen here is not in other tests.
 node = node_fixture("module", backends="operated")
-
-
-@pytest.fixture
-def host(api: Api) -> str:
-    (line,) = api("GET", f"/os-services?binary={BINARY}")["services"]
-    found: str = line["host"]
-    return found
-
-
-def state(api: Api, host: str) -> dict[str, Any]:
-    (line,) = api("GET", f"/os-services?host={host}")["services"]
-    found: dict[str, Any] = line
-    return found
 
 
 @pytest.fixture
@@ -44,7 +30,7 @@ def frozen(api: Api, host: str) -> Iterator[None]:
 def test_a_frozen_backend_is_shown_and_gets_no_volume(
     api: Api, host: str, frozen: None
 ):
-    line = state(api, host)
+    line = api.service(host)
     assert (line["frozen"], line["status"]) == (True, "disabled")
     assert line["disabled_reason"] == "frozen"
     assert api.volume()["status"] == "error"
@@ -53,7 +39,7 @@ def test_a_frozen_backend_is_shown_and_gets_no_volume(
 def test_a_thawed_backend_is_as_it_was(api: Api, host: str):
     api("PUT", "/os-services/freeze", {"host": host})
     api("PUT", "/os-services/thaw", {"host": host})
-    line = state(api, host)
+    line = api.service(host)
     assert (line["frozen"], line["status"]) == (False, "enabled")
     assert line["disabled_reason"] is None
     api("DELETE", f"/volumes/{api.volume()['id']}", status=202)
@@ -86,7 +72,7 @@ def test_nothing_on_a_frozen_backend_is_deleted(api: Api, host: str):
 
 def test_a_change_of_the_service_does_not_thaw_it(api: Api, host: str, frozen: None):
     api("PUT", "/os-services/enable", {"host": host, "binary": BINARY})
-    assert state(api, host)["frozen"] is True
+    assert api.service(host)["frozen"] is True
     volume = api.volume()
     assert "frozen" in api.fault(400, "DELETE", f"/volumes/{volume['id']}")
 

@@ -8,24 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.calls import Api
-
-BINARY = "cinder-volume"
-
-
-@pytest.fixture
-def host(api: Api) -> str:
-    """The host of this node's volume service."""
-    (line,) = api("GET", f"/os-services?binary={BINARY}")["services"]
-    found: str = line["host"]
-    return found
-
-
-def state(api: Api, host: str) -> dict[str, Any]:
-    """The line of the volume service."""
-    (line,) = api("GET", f"/os-services?host={host}&binary={BINARY}")["services"]
-    found: dict[str, Any] = line
-    return found
+from tests.api.calls import BINARY, Api
 
 
 def test_services_are_listed_and_filtered(api: Api, host: str):
@@ -33,7 +16,7 @@ def test_services_are_listed_and_filtered(api: Api, host: str):
     assert {line["binary"] for line in lines} == {"cinder-scheduler", BINARY}
     assert all(line["state"] == "up" for line in lines)
     assert host.endswith("@api")
-    assert state(api, host)["host"] == host
+    assert api.service(host)["host"] == host
     assert api("GET", "/os-services?host=mars")["services"] == []
 
 
@@ -41,7 +24,7 @@ def test_the_name_of_a_node_selects_its_backends_too(api: Api, host: str):
     node = host.partition("@")[0]
     lines = api("GET", f"/os-services?host={node}")["services"]
     assert {line["host"] for line in lines} == {node, host}
-    assert state(api, node)["host"] == host
+    assert api.service(node)["host"] == host
     assert api("GET", f"/os-services?host={node[:-1]}")["services"] == []
     assert api("GET", f"/os-services?host={host}@")["services"] == []
     sentence = api.fault(
@@ -54,12 +37,12 @@ def test_a_disabled_service_gets_no_new_volume(api: Api, host: str):
     asked = {"host": host, "binary": BINARY}
     done = api("PUT", "/os-services/disable", asked)
     assert done == {**asked, "service": BINARY, "status": "disabled", "disabled": True}
-    assert state(api, host)["status"] == "disabled"
+    assert api.service(host)["status"] == "disabled"
     assert api.volume()["status"] == "error"
 
     done = api("PUT", "/os-services/enable", asked)
     assert done == {**asked, "service": BINARY, "status": "enabled", "disabled": False}
-    assert state(api, host)["status"] == "enabled"
+    assert api.service(host)["status"] == "enabled"
     api.volume()
 
 
@@ -67,9 +50,9 @@ def test_a_reason_is_stored_until_the_service_is_enabled(api: Api, host: str):
     asked = {"host": host, "service": BINARY, "disabled_reason": "new disks"}
     done = api("PUT", "/os-services/disable-log-reason", asked)
     assert done["disabled_reason"] == "new disks"
-    assert state(api, host)["disabled_reason"] == "new disks"
+    assert api.service(host)["disabled_reason"] == "new disks"
     api("PUT", "/os-services/enable", {"host": host, "binary": BINARY})
-    assert state(api, host)["disabled_reason"] is None
+    assert api.service(host)["disabled_reason"] is None
 
 
 @pytest.mark.parametrize(

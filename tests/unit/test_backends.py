@@ -24,7 +24,7 @@ from lunshare.drivers.errors import CommandFailed, DeadlineExceeded, TargetFaile
 from lunshare.drivers.fake import FakeVolumes, fake_storage
 from lunshare.drivers.helper_client import Helper
 from lunshare.drivers.targets.fake import FakeTarget
-from tests.stands.node import CTX, Node, attach, initiator
+from tests.stands.node import CTX, Node, attach, initiator, node_fixture
 from tests.stands.waiting import until
 
 BOTH = "fake,second"
@@ -32,6 +32,9 @@ BOTH = "fake,second"
 
 class Killed(BaseException):
     """The daemon is killed here."""
+
+
+node = node_fixture(forget_storage=True)
 
 
 @pytest.fixture
@@ -111,8 +114,7 @@ def test_a_backend_that_is_no_longer_enabled_is_reported_and_delays_nothing(
     node.close()
 
 
-def test_an_export_that_cannot_be_applied_is_reported(path: Path) -> None:
-    node = Node(path).start()
+def test_an_export_that_cannot_be_applied_is_reported(node: Node) -> None:
     volume = node.shared_volume()
     attach(node, volume, "a")
     refused = TargetFailed(volume.id, "because of the test")
@@ -123,7 +125,6 @@ def test_an_export_that_cannot_be_applied_is_reported(path: Path) -> None:
     assert volume.id in health.failed[0]
     node.assembly.reconcile.run()
     assert node.services.node.health().failed == ()
-    node.close()
 
 
 def test_exports_do_not_wait_for_the_creation_of_a_disk(path: Path) -> None:
@@ -151,9 +152,8 @@ def test_exports_do_not_wait_for_the_creation_of_a_disk(path: Path) -> None:
 
 
 def test_reconcile_deletes_a_failed_volume_whose_cleanup_failed(
-    path: Path,
+    node: Node,
 ) -> None:
-    node = Node(path).start()
     failed = CommandFailed(("lvcreate",), 5, "because of the test")
     with (
         node.driver().failures.fail("create.half", RuntimeError("unforeseen")),
@@ -166,11 +166,9 @@ def test_reconcile_deletes_a_failed_volume_whose_cleanup_failed(
     node.assembly.reconcile.run()
     assert node.services.volumes.list(CTX, Page(None, 10)) == []
     assert node.driver().disks() == ()
-    node.close()
 
 
-def test_a_failed_operation_starts_a_health_check(path: Path) -> None:
-    node = Node(path).start()
+def test_a_failed_operation_starts_a_health_check(node: Node) -> None:
     backend = node.assembly.backends["fake"]
     backend._last_check -= 60  # the timer's last check was a while ago
     gone = CommandFailed(("lvcreate",), 5, "Volume group lunshare not found")
@@ -181,13 +179,11 @@ def test_a_failed_operation_starts_a_health_check(path: Path) -> None:
         until(lambda: not backend.up)
     assert "Volume group lunshare not found" in str(backend.problem)
     assert node.services.node.health().problems
-    node.close()
 
 
 def test_a_clock_that_was_set_back_delays_no_health_check(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+    node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    node = Node(path).start()
     backend = node.assembly.backends["fake"]
     monkeypatch.setattr(backends, "_SUSPECT_SECONDS", 0.0)
     backend.checked_at += 10**8  # the last check was three years later
@@ -197,14 +193,12 @@ def test_a_clock_that_was_set_back_delays_no_health_check(
         with pytest.raises(BackendFailed):
             node.plain_volume()
         until(lambda: not backend.up)
-    node.close()
 
 
 def test_the_error_of_a_backend_is_reported_without_a_thread_for_its_check(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+    node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client got 500, and the log did not say what the target had refused."""
-    node = Node(path).start()
     volume = node.shared_volume()
     monkeypatch.setattr(backends, "_SUSPECT_SECONDS", 0.0)
 
@@ -220,7 +214,6 @@ def test_the_error_of_a_backend_is_reported_without_a_thread_for_its_check(
         with pytest.raises(BackendFailed, match="no ACL"):
             attach(node, volume, "a")
     attach(node, volume, "a")
-    node.close()
 
 
 def test_the_log_shows_when_a_pool_closes_and_opens(
@@ -245,9 +238,8 @@ def test_the_log_shows_when_a_pool_closes_and_opens(
 
 
 def test_the_error_of_a_failed_detach_names_what_is_open_and_what_to_do(
-    path: Path,
+    node: Node,
 ) -> None:
-    node = Node(path).start()
     row = attach(node, node.plain_volume(), "host1")
     with (
         node.target().failures.fail("remove.before", DeadlineExceeded("it", 30.0)),
@@ -258,7 +250,6 @@ def test_the_error_of_a_failed_detach_names_what_is_open_and_what_to_do(
     assert said.startswith(f"attachment {row.id} of volume {row.volume_id} is error_")
     assert "host host1 may still have access" in said
     assert "repeat the DELETE" in said
-    node.close()
 
 
 def test_the_log_names_the_volume_of_a_job_that_fails_after_its_answer(

@@ -25,7 +25,7 @@ ASKED = b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
 HEALTH = b"GET /healthz HTTP/1.0\r\n\r\n"
 
 
-class Node:
+class GatedServer:
     """A server whose requests wait until ``go``, except health checks."""
 
     def __init__(self, path: Path) -> None:
@@ -51,8 +51,8 @@ class Node:
 
 
 @contextmanager
-def node(path: Path) -> Iterator[Node]:
-    made = Node(path / "api.sock")
+def gated_server(path: Path) -> Iterator[GatedServer]:
+    made = GatedServer(path / "api.sock")
     try:
         yield made
     finally:
@@ -68,7 +68,7 @@ def answer(wire: socket.socket) -> bytes:
 
 def test_a_client_that_went_away_costs_no_processor_time(tmp_path: Path) -> None:
     """epoll reports its end also for events=0, again and again."""
-    with node(tmp_path) as running:
+    with gated_server(tmp_path) as running:
         running.client(ASKED % 0).close()
         running.server.start()
         until(lambda: len(running.loop._all) == 1)
@@ -85,7 +85,7 @@ def test_complete_requests_leave_connections_for_others(
 ) -> None:
     monkeypatch.setattr(http_connections, "MAX_CONNECTIONS", 20)
     monkeypatch.setattr(http_connections, "MAX_COMPLETE", 10)
-    with node(tmp_path) as running, ExitStack() as stack:
+    with gated_server(tmp_path) as running, ExitStack() as stack:
         wires = [stack.enter_context(running.client(ASKED % 0)) for _ in range(60)]
         running.server.start()
         assert answer(running.client(HEALTH)).startswith(b"HTTP/1.1 200 ")
@@ -102,7 +102,7 @@ def test_complete_requests_count_as_stored_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_connections, "MAX_BUFFERED", 200_000)
-    with node(tmp_path) as running, ExitStack() as stack:
+    with gated_server(tmp_path) as running, ExitStack() as stack:
         running.server.start()
         first = running.client(ASKED % 50_000 + b"x" * 50_000)
         wires = [stack.enter_context(first)]
@@ -123,7 +123,7 @@ def test_answers_that_clients_do_not_read_are_limited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_connections, "MAX_UNREAD", 5_000_000)
-    with node(tmp_path) as running, ExitStack() as stack:
+    with gated_server(tmp_path) as running, ExitStack() as stack:
         running.go.set()
         running.server.start()
         asked = b"GET /large HTTP/1.0\r\n\r\n"

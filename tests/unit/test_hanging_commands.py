@@ -43,7 +43,7 @@ time.sleep(600)
 """
 
 
-class Node:
+class HangingPrograms:
     """Programs that hang when they are about the group ``hung``."""
 
     def __init__(self, directory: Path) -> None:
@@ -89,38 +89,38 @@ class Node:
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    made = Node(tmp_path)
+def hanging(tmp_path: Path) -> Iterator[HangingPrograms]:
+    made = HangingPrograms(tmp_path)
     yield made
     if not made.ended:
         made.end()
 
 
 def test_hung_commands_of_one_group_are_limited(
-    node: Node, monkeypatch: pytest.MonkeyPatch
+    hanging: HangingPrograms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each health check of its backend leaves one; they used up those of all others."""
     monkeypatch.setattr(commands, "MAX_HUNG_EACH", 1)
-    node.hang("lvs", "hung")
+    hanging.hang("lvs", "hung")
     with pytest.raises(CommandFailed, match="1 commands on hung hang in the kernel"):
-        node.run("lvs", "hung")
-    assert node.run("lvs", "other") == "well\n"
-    assert node.run("umount", "/mnt") == "well\n"
-    node.end()
+        hanging.run("lvs", "hung")
+    assert hanging.run("lvs", "other") == "well\n"
+    assert hanging.run("umount", "/mnt") == "well\n"
+    hanging.end()
 
 
 def test_hung_commands_are_limited_in_total(
-    node: Node, monkeypatch: pytest.MonkeyPatch
+    hanging: HangingPrograms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commands, "MAX_HUNG", 1)
-    node.hang("umount", "hung")
+    hanging.hang("umount", "hung")
     with pytest.raises(CommandFailed, match="1 commands hang in the kernel"):
-        node.run("lvs", "other")
-    node.end()
+        hanging.run("lvs", "other")
+    hanging.end()
 
 
 def test_change_without_a_thread_is_not_started(
-    node: Node, monkeypatch: pytest.MonkeyPatch
+    hanging: HangingPrograms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the kernel says when pids or memory are used up was a fault."""
 
@@ -129,7 +129,7 @@ def test_change_without_a_thread_is_not_started(
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
     with pytest.raises(HelperBusy, match="further thread"):
-        node.run("lvremove", "vg/volume")
+        hanging.run("lvremove", "vg/volume")
 
 
 def test_one_group_has_less_than_half_of_the_hung_commands() -> None:

@@ -57,7 +57,7 @@ class Direct:
         """It has no connections."""
 
 
-class Node:
+class GatedPrograms:
     """Programs that the test lets end, and who runs them."""
 
     client: Direct | Helper
@@ -99,7 +99,7 @@ class Node:
         until(lambda: len(self.done()) == 2 * len(begun))
 
 
-class Killable(Node):
+class Killable(GatedPrograms):
     """A helper in a separate process."""
 
     def _begin(self) -> None:
@@ -143,8 +143,8 @@ class Killable(Node):
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    made = Node(tmp_path)
+def gated(tmp_path: Path) -> Iterator[GatedPrograms]:
+    made = GatedPrograms(tmp_path)
     yield made
     made.close()
 
@@ -159,9 +159,9 @@ def killable(tmp_path: Path) -> Iterator[Killable]:
 class Call:
     """A request in a separate thread."""
 
-    def __init__(self, node: Node, *argv: str, timeout: float = WAIT) -> None:
+    def __init__(self, gated: GatedPrograms, *argv: str, timeout: float = WAIT) -> None:
         self.outcome: object = None
-        self._asked = (node.client, argv, timeout)
+        self._asked = (gated.client, argv, timeout)
         self._thread = threading.Thread(target=self._ask)
         self._thread.start()
 
@@ -178,34 +178,34 @@ class Call:
         return self.outcome
 
 
-def test_change_continues_after_its_deadline(node: Node) -> None:
+def test_change_continues_after_its_deadline(gated: GatedPrograms) -> None:
     with pytest.raises(errors.DeadlineExceeded, match="lvextend"):
-        node.client.run("lvextend", "-L", "8b", DISK, timeout=0.2)
-    node.let_end()
-    until(lambda: node.done() == ["begin lvextend", "end lvextend"])
+        gated.client.run("lvextend", "-L", "8b", DISK, timeout=0.2)
+    gated.let_end()
+    until(lambda: gated.done() == ["begin lvextend", "end lvextend"])
 
 
-def test_overdue_change_blocks_other_changes_of_its_group(node: Node) -> None:
+def test_overdue_change_blocks_other_changes_of_its_group(gated: GatedPrograms) -> None:
     with pytest.raises(errors.DeadlineExceeded):
-        node.client.run("lvextend", "-L", "8b", DISK, timeout=0.2)
+        gated.client.run("lvextend", "-L", "8b", DISK, timeout=0.2)
     with pytest.raises(errors.DeadlineExceeded, match=f"earlier change.*{DISK}"):
-        node.client.run("lvremove", f"lunshare/volume-{OTHER}", timeout=0.2)
+        gated.client.run("lvremove", f"lunshare/volume-{OTHER}", timeout=0.2)
     with pytest.raises(errors.DeadlineExceeded, match="lvremove"):
-        node.client.run("lvremove", f"elsewhere/volume-{OTHER}", timeout=0.2)
-    assert node.done() == ["begin lvextend", "begin lvremove"]
-    waiting = Call(node, "lvremove", f"lunshare/volume-{OTHER}")
-    node.let_end()
+        gated.client.run("lvremove", f"elsewhere/volume-{OTHER}", timeout=0.2)
+    assert gated.done() == ["begin lvextend", "begin lvremove"]
+    waiting = Call(gated, "lvremove", f"lunshare/volume-{OTHER}")
+    gated.let_end()
     assert "said by" in str(waiting.end())
-    until(lambda: node.done().count("end lvremove") == 2)
+    until(lambda: gated.done().count("end lvremove") == 2)
 
 
-def test_query_about_a_disk_waits_for_its_change(node: Node) -> None:
-    changing = Call(node, "lvextend", "-L", "8b", DISK)
-    until(lambda: node.done() == ["begin lvextend"])
-    asking = Call(node, "lvs", DISK)
-    assert "begin" in node.client.run("lvs", f"lunshare/volume-{OTHER}")
+def test_query_about_a_disk_waits_for_its_change(gated: GatedPrograms) -> None:
+    changing = Call(gated, "lvextend", "-L", "8b", DISK)
+    until(lambda: gated.done() == ["begin lvextend"])
+    asking = Call(gated, "lvs", DISK)
+    assert "begin" in gated.client.run("lvs", f"lunshare/volume-{OTHER}")
     assert asking.outcome is None
-    node.let_end()
+    gated.let_end()
     assert "end " in str(asking.end())
     assert "said by" in str(changing.end())
 
@@ -217,40 +217,40 @@ def test_query_about_a_disk_waits_for_its_change(node: Node) -> None:
 def test_command_that_outlives_the_helper_does_not_run_twice(
     killable: Killable, argv: tuple[str, ...]
 ) -> None:
-    node = killable
-    first = Call(node, *argv)
-    until(lambda: len(node.done()) == 1)
-    node.kill()
+    gated = killable
+    first = Call(gated, *argv)
+    until(lambda: len(gated.done()) == 1)
+    gated.kill()
     assert isinstance(first.end(), errors.Interrupted)
-    node.restart()
+    gated.restart()
     with pytest.raises(errors.DeadlineExceeded, match="earlier change"):
-        node.client.run(*argv, timeout=0.2)
-    second = Call(node, *argv)
+        gated.client.run(*argv, timeout=0.2)
+    second = Call(gated, *argv)
     with pytest.raises(errors.DeadlineExceeded):
-        node.client.run("lvs", DISK, timeout=0.2)
-    assert len(node.done()) == 1
-    node.let_end()
+        gated.client.run("lvs", DISK, timeout=0.2)
+    assert len(gated.done()) == 1
+    gated.let_end()
     assert "said by" in str(second.end())
     begin, end = f"begin {argv[0]}", f"end {argv[0]}"
-    assert node.done() == [begin, end, begin, end]
+    assert gated.done() == [begin, end, begin, end]
 
 
-def test_many_clients_change_a_disk_in_turn(node: Node) -> None:
-    node.let_end()
+def test_many_clients_change_a_disk_in_turn(gated: GatedPrograms) -> None:
+    gated.let_end()
     words = ("lvextend", "lvremove", "lvreduce")
     targets = (DISK, DISK, f"{DISK}.new")
     calls = [
-        Call(node, word, target)
+        Call(gated, word, target)
         for _ in range(6)
         for word, target in zip(words, targets, strict=True)
     ]
     assert all("said by" in str(call.end()) for call in calls)
-    done = node.done()
+    done = gated.done()
     assert len(done) == 36
     for begin, end in zip(done[::2], done[1::2], strict=True):
         assert (begin.split()[0], end.split()[0]) == ("begin", "end")
         assert begin.split()[1] == end.split()[1]
-    assert list((node.socket.parent / "work").iterdir()) == []
+    assert list((gated.socket.parent / "work").iterdir()) == []
 
 
 # the client

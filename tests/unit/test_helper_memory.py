@@ -46,7 +46,7 @@ LVS = [
 MOUNT = ["mount", "-t", "nfs", "-o", "nosuid,nodev,noexec", "nas:/srv"]
 
 
-class Node:
+class ScriptedPrograms:
     """The tree's filters, over programs that are shell scripts."""
 
     def __init__(self, directory: Path) -> None:
@@ -77,75 +77,75 @@ class Node:
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Node:
-    return Node(tmp_path)
+def scripted(tmp_path: Path) -> ScriptedPrograms:
+    return ScriptedPrograms(tmp_path)
 
 
 # mounts
 
 
-def test_number_of_mount_points_is_limited(node: Node) -> None:
+def test_number_of_mount_points_is_limited(scripted: ScriptedPrograms) -> None:
     """Each is a directory in /run, whose inodes the whole node shares."""
-    node.program("mkdir", 'exec /bin/mkdir "$@"')
+    scripted.program("mkdir", 'exec /bin/mkdir "$@"')
     for number in range(255):
-        (node.base / f"{number:032x}").mkdir()
-    node.mkdir(255)
+        (scripted.base / f"{number:032x}").mkdir()
+    scripted.mkdir(255)
     for number in (256, 257):
         with pytest.raises(errors.HelperRefused, match="256 mount points"):
-            node.mkdir(number)
-    node.mkdir(7)  # it exists
-    assert len(list(node.base.iterdir())) == 256
+            scripted.mkdir(number)
+    scripted.mkdir(7)  # it exists
+    assert len(list(scripted.base.iterdir())) == 256
 
 
-def test_nothing_is_mounted_over_a_mounted_share(node: Node) -> None:
+def test_nothing_is_mounted_over_a_mounted_share(scripted: ScriptedPrograms) -> None:
     """With nosharecache each mount is another one, up to the node's fs.mount-max."""
-    node.program("mount", f'echo "$6" >>{node.directory}/mounted')
-    point = f"{node.base}/{'0' * 32}"
-    node.commands.run((*MOUNT, point), 10)
-    node.table.write_text(f"90 28 0:55 / {point} rw - nfs4 nas:/srv rw\n")
+    scripted.program("mount", f'echo "$6" >>{scripted.directory}/mounted')
+    point = f"{scripted.base}/{'0' * 32}"
+    scripted.commands.run((*MOUNT, point), 10)
+    scripted.table.write_text(f"90 28 0:55 / {point} rw - nfs4 nas:/srv rw\n")
     with pytest.raises(errors.CommandFailed, match="already mounted"):
-        node.commands.run((*MOUNT, point), 10)
-    node.commands.run((*MOUNT, f"{node.base}/{'1' * 32}"), 10)
-    assert len((node.directory / "mounted").read_text().split()) == 2
+        scripted.commands.run((*MOUNT, point), 10)
+    scripted.commands.run((*MOUNT, f"{scripted.base}/{'1' * 32}"), 10)
+    assert len((scripted.directory / "mounted").read_text().split()) == 2
 
 
 # commands
 
 
-def test_output_of_a_command_is_limited(node: Node) -> None:
+def test_output_of_a_command_is_limited(scripted: ScriptedPrograms) -> None:
     """The client chooses the columns, and may repeat them."""
-    node.program("lvs", "head -c 16777216 /dev/zero")
-    assert len(node.commands.run(LVS, 30)) == 16 * MIB
+    scripted.program("lvs", "head -c 16777216 /dev/zero")
+    assert len(scripted.commands.run(LVS, 30)) == 16 * MIB
     for stream in ("", " >&2"):
-        node.program("lvs", f"exec yes{stream}")
+        scripted.program("lvs", f"exec yes{stream}")
         with pytest.raises(errors.CommandFailed, match="more than 16777216 byte"):
-            node.commands.run(LVS, 600)
+            scripted.commands.run(LVS, 600)
 
 
-def test_number_of_columns_is_limited(node: Node) -> None:
-    node.program("lvs", "echo well")
+def test_number_of_columns_is_limited(scripted: ScriptedPrograms) -> None:
+    scripted.program("lvs", "echo well")
     line = [*LVS[:-2], ",".join(["lv_name"] * 16), "lunshare"]
-    assert node.commands.run(line, 10) == "well\n"
+    assert scripted.commands.run(line, 10) == "well\n"
     line[-2] += ",lv_size"
     with pytest.raises(errors.HelperRefused):
-        node.commands.run(line, 10)
+        scripted.commands.run(line, 10)
 
 
-def test_number_of_queries_at_once_is_limited(node: Node) -> None:
+def test_number_of_queries_at_once_is_limited(scripted: ScriptedPrograms) -> None:
     """The memory of all is limited together, and changes need a part of it."""
-    started, end = node.directory / "started", node.directory / "end"
+    started, end = scripted.directory / "started", scripted.directory / "end"
     started.mkdir()
-    node.program(
+    scripted.program(
         "lvs", f"touch {started}/$$; until [ -e {end} ]; do sleep 0.05; done; echo well"
     )
     other = [*LVS[:-1], "other"]
     with ThreadPoolExecutor(40) as pool:
         try:
-            first = [pool.submit(node.commands.run, LVS, 60.0) for _ in range(20)]
+            first = [pool.submit(scripted.commands.run, LVS, 60.0) for _ in range(20)]
             until(lambda: len(list(started.iterdir())) == 16)
             with pytest.raises(errors.HelperBusy):
-                node.commands.run(LVS, 0.3)
-            last = pool.submit(node.commands.run, other, 60.0)
+                scripted.commands.run(LVS, 0.3)
+            last = pool.submit(scripted.commands.run, other, 60.0)
             until(lambda: len(list(started.iterdir())) == 17)
         finally:
             end.touch()

@@ -17,10 +17,13 @@ from lunshare.drivers.errors import CommandFailed
 from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import GIB
 from tests.api.calls import Api
-from tests.stands.node import CTX, Node
+from tests.stands.node import CTX, Node, node_fixture
 from tests.stands.waiting import until
 
 BOTH = "fake,second"
+
+
+node = node_fixture(forget_storage=True)
 
 
 @pytest.fixture
@@ -43,8 +46,7 @@ def refresh(node: Node) -> None:
     node.services.node.refresh()
 
 
-def test_pool_stats_show_what_the_storage_holds(path: Path) -> None:
-    node = Node(path).start()
+def test_pool_stats_show_what_the_storage_holds(node: Node) -> None:
     before = caps(node)
     assert before["total_capacity_gb"] == before["free_capacity_gb"] == 1000.0
     assert before["provisioned_capacity_gb"] == before["total_volumes"] == 0
@@ -68,7 +70,6 @@ def test_pool_stats_show_what_the_storage_holds(path: Path) -> None:
     node.services.volumes.delete(CTX, volume.id)
     until(lambda: caps(node)["total_volumes"] == 0)
     assert caps(node)["allocated_capacity_gb"] == 0
-    node.close()
 
 
 def test_a_thick_backend_reports_thick_provisioning(path: Path) -> None:
@@ -137,8 +138,7 @@ def test_a_hanging_backend_delays_neither_others_nor_requests(
     node.close()
 
 
-def test_one_backend_has_one_health_check_at_a_time(path: Path) -> None:
-    node = Node(path).start()
+def test_one_backend_has_one_health_check_at_a_time(node: Node) -> None:
     backend = node.assembly.backends["fake"]
     with node.driver().failures.hold("check") as gate:
         first = backend.start_check()
@@ -146,7 +146,6 @@ def test_one_backend_has_one_health_check_at_a_time(path: Path) -> None:
         assert backend.start_check() is first
     assert first.wait(10)
     assert backend.start_check() is not first
-    node.close()
 
 
 def test_the_first_reconcile_waits_for_a_slow_backend(
@@ -161,8 +160,7 @@ def test_the_first_reconcile_waits_for_a_slow_backend(
     node.close()
 
 
-def test_a_closed_pool_gets_nothing_and_reports_why(path: Path) -> None:
-    node = Node(path).start()
+def test_a_closed_pool_gets_nothing_and_reports_why(node: Node) -> None:
     backend = node.assembly.backends["fake"]
     assert backend.capacity
     backend.capacity = replace(
@@ -173,4 +171,3 @@ def test_a_closed_pool_gets_nothing_and_reports_why(path: Path) -> None:
     volume = node.plain_volume()
     assert (volume.status, volume.backend) == ("error", "")
     assert "its data is 99 % full" in (volume.status_reason or "")
-    node.close()
