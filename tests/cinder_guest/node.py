@@ -10,20 +10,14 @@ words, so Cinder's own figures are without the time of sudo.
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
-from tests.bench.cinder_peer import MariaDB
 from tests.bench.http import Client
-from tests.lab.steps import sh, step
-from tests.stands.servers import Broker, Server, children, free_port
-from tests.stands.waiting import until
+from tests.stands.cinder import Cinder
 
 CINDER, CONFIGURATION = Path("/opt/cinder"), Path("/etc/cinder")
 GLANCE = Path("/opt/glance")
@@ -42,89 +36,61 @@ _PROGRAMS = {
     "cinder-rootwrap": "oslo_rootwrap.cmd:main",
     "privsep-helper": "oslo_privsep.daemon:helper_main",
 }
-_SCHEDULER = "from cinder.cmd.scheduler import main; main()"
-_VOLUME = "from cinder.cmd.volume import main; main()"
-_MANAGE = "from cinder.cmd.manage import main; main()"
-_UWSGI = "import pyuwsgi; pyuwsgi.run()"
 _INSTALLED = Path("/opt/lunshare/lib/python3.11/site-packages")
 _BIN = Path("/usr/local/bin")
 
 
-class Node:
+class Node(Cinder):
     """The processes, with ``backends``: the lines of each section by its name.
 
     ``more``: further lines of [DEFAULT].
     """
 
+    api_threads = 4
+
     def __init__(
         self, directory: Path, backends: dict[str, str], more: str = ""
     ) -> None:
-        self._more = more
-        self.directory, self.port, self.backends = directory, free_port(), backends
-        self.database, self._broker = MariaDB(directory), Broker(directory)
-        self.config = directory / "cinder.conf"
-        self._servers = {
-            name: Server(name, directory)
-            for name in ("cinder-scheduler", "cinder-volume", "cinder-api")
-        }
-        self._stack = ExitStack()
+        super().__init__(directory)
+        self.backends, self._more = backends, more
 
-    def __enter__(self) -> Node:
-        with self._stack, step("start Cinder"):
-            self._start()
-            self._stack = self._stack.pop_all()
-        return self
+    def python(self) -> Path:
+        """The Python of the guest's Cinder."""
+        return CINDER / "bin/python"
 
-    def __exit__(self, *error: object) -> None:
-        self._stack.close()
+    def paste(self) -> Path:
+        """The guest's file."""
+        return CONFIGURATION / "api-paste.ini"
 
-    @property
-    def broker_url(self) -> str:
-        """The URL of its message bus."""
-        return self._broker.url
+    def prepare(self) -> None:
+        """Install the programs of root, and put lunshare beside Cinder."""
+        _install_programs()
+        self._link_lunshare()
 
-    @property
-    def log(self) -> str:
-        """What cinder-volume has written."""
-        return self._servers["cinder-volume"].log.read_text()
+    def volume_environ(self) -> Mapping[str, str]:
+        """With lunshare's driver."""
+        return {"PYTHONPATH": str(self.directory / "site")}
 
     def configure(self) -> None:
         """Write cinder.conf with the present backends."""
-        state, names = self.directory, ",".join(self.backends)
         sections = "".join(
             f"[{name}]\nvolume_backend_name = {name}\n{lines}"
             for name, lines in self.backends.items()
         )
         # The stats of a backend start processes; none does while they are counted.
-        self.config.write_text(
-            f"[DEFAULT]\ntransport_url = {self._broker.url}\nstate_path = {state}\n"
-            f"host = node\nmy_ip = 127.0.0.1\nauth_strategy = noauth\n"
-            f"api_paste_config = {CONFIGURATION}/api-paste.ini\n"
+        # With 100 exports, Cinder's LVM driver needs more than the default.
+        options = (
+            "host = node\nauth_strategy = noauth\n"
             f"rootwrap_config = {CONFIGURATION}/rootwrap.conf\n"
-            f"enabled_backends = {names}\nquota_volumes = -1\nquota_gigabytes = -1\n"
-            "quota_snapshots = -1\nbackend_stats_polling_interval = 3600\n"
-            "graceful_shutdown_timeout = 5\nservice_down_time = 300\n"
-            # With 100 exports, Cinder's LVM driver needs more than the default.
+            f"enabled_backends = {','.join(self.backends)}\n"
+            "backend_stats_polling_interval = 3600\nservice_down_time = 300\n"
             f"rpc_response_timeout = 900\n{self._more}"
-            f"{sections}[database]\nconnection = {self.database.url}\n"
-            f"[oslo_concurrency]\nlock_path = {state}/lock\n"
-            f"[coordination]\nbackend_url = file://{state}/coordination\n"
         )
+        self.config.write_text(self.configuration(options, sections))
 
-    def start_volume(self) -> None:
-        """Start cinder-volume."""
-        self._servers["cinder-volume"].run(
-            self.command(_VOLUME), PYTHONPATH=str(self.directory / "site")
-        )
-
-    def stop_volume(self, number: int = signal.SIGTERM) -> None:
-        """Send a signal to every process of cinder-volume, and wait for their end."""
-        server = self._servers["cinder-volume"]
-        assert server.process is not None
-        if number == signal.SIGKILL:
-            for child in children(server.process.pid):
-                os.kill(child, number)
-        server.end(number)
+    def is_ready(self) -> bool:
+        """Whether the scheduler knows a pool of each backend."""
+        return self.has_pools()
 
     def has_pools(self) -> bool:
         """Whether the scheduler knows a pool of each backend."""
@@ -137,48 +103,6 @@ class Node:
             client.close()
         named = {each["name"].partition("@")[2].partition("#")[0] for each in listed}
         return set(self.backends) <= named
-
-    def command(self, program: str) -> list[str]:
-        """The words that run a program of Cinder with this cinder.conf."""
-        words = [str(CINDER / "bin/python"), "-W", "ignore", "-c", program]
-        return [*words, "--config-file", str(self.config)]
-
-    def _start(self) -> None:
-        _install_programs()
-        self._link_lunshare()
-        self._stack.callback(self.database.end)
-        self.database.start()
-        self._stack.callback(self._broker.close)
-        self._broker.start()
-        self.configure()
-        sh([*self.command(_MANAGE), "db", "sync"])
-        for server in self._servers.values():
-            self._stack.callback(server.end)
-        self._servers["cinder-scheduler"].run(self.command(_SCHEDULER))
-        self.start_volume()
-        self._servers["cinder-api"].run(self._uwsgi())
-        try:
-            until(self._is_up, "Cinder answers", 300)
-        except AssertionError as error:
-            error.add_note(self.log[-3000:])
-            raise
-
-    def _is_up(self) -> bool:
-        for server in self._servers.values():
-            if server.process is None or server.process.poll() is not None:
-                raise RuntimeError(f"it ended: {server.log.read_text()[-3000:]}")
-        return self.has_pools()
-
-    def _uwsgi(self) -> list[str]:
-        return [
-            *(str(CINDER / "bin/python"), "-W", "ignore", "-c", _UWSGI),
-            *(f"--http=127.0.0.1:{self.port}", "--http-auto-chunked"),
-            *("--http-keepalive=600", "--http-timeout=600", "--master"),
-            *("--die-on-term", "--lazy-apps", "--enable-threads", "--need-app"),
-            *("--disable-logging", "--processes=1", "--threads=4"),
-            "--module=cinder.wsgi.api:application",
-            f"--pyargv=--config-file {self.config}",
-        ]
 
     def _link_lunshare(self) -> None:
         """Put lunshare, and nothing else of its environment, beside Cinder."""

@@ -11,33 +11,21 @@ from __future__ import annotations
 
 import configparser
 import os
-import signal
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from lunshare.drivers.fake.fake_driver import FakeVolumes
 from lunshare.drivers.targets.fake import FakeTarget
 from lunshare.drivers.values import GIB, Auth, Connector, Export, Mode, Snapshot, Volume
 from storm_storage.storage_client import StorageClient
-from tests.bench.cinder_peer import MariaDB
 from tests.bench.http import Client
-from tests.lab.steps import sh, step
-from tests.stands.cinder_programs import (
-    MANAGE,
-    SCHEDULER,
-    VOLUME,
-    api_command,
-    command,
-    python,
-)
-from tests.stands.servers import ROOT, Broker, Server, children, free_port
-from tests.stands.waiting import until
+from tests.stands.cinder import Cinder
+from tests.stands.servers import ROOT
 from tests.storm.processes import ENTRY_POINTS, Storage
 
-_START = 300.0  # it takes two minutes on a busy machine
 THIN, THICK = "thin", "thick"
 #: A backend of another driver (``other_backend``).
 OTHER = "other"
@@ -49,37 +37,17 @@ FUNCTIONS = {
 }
 
 
-class Stack:
+class Stack(Cinder):
     """The processes, and clients of them."""
 
     def __init__(self, directory: Path, *database_options: str) -> None:
-        self.directory, self.port = directory, free_port()
-        self.database = MariaDB(directory, *database_options)
-        self.broker = Broker(directory)
-        self.servers = {
-            name: Server(name, directory)
-            for name in ("cinder-scheduler", "cinder-volume", "cinder-api")
-        }
-        self.config = directory / "cinder.conf"
-        self._stack = ExitStack()
+        super().__init__(directory, *database_options)
         self._asking, self._clients = Client(self.port), list[Client]()
-
-    def __enter__(self) -> Self:
-        python()
-        with self._stack, step("start Cinder"):
-            self._start()
-            self._stack = self._stack.pop_all()
-        return self
 
     def __exit__(self, *error: object) -> None:
         for client in (self._asking, *self._clients):
             client.close()
-        self._stack.close()
-
-    @property
-    def log(self) -> str:
-        """What cinder-volume has written."""
-        return self.servers["cinder-volume"].log.read_text()
+        super().__exit__(*error)
 
     def client(self) -> Client:
         """A client of cinder-api; it is closed at the end."""
@@ -166,19 +134,15 @@ class Stack:
     def configure(self, sections: str = "", *more: str) -> None:
         """Write cinder.conf; ``sections`` are of the backends in ``more``."""
         backends = ",".join((THIN, THICK, OTHER, *more))
-        state, paste = self.directory, python().parents[1] / "etc/cinder"
         storm = f"storm_socket = {self.storage_socket}\n"
         driver = "volume_driver = lunshare.cinder.LunshareDriver\n"
         drivers = f"{driver}lunshare_storage = storm\nlunshare_target = storm\n{storm}"
-        self.config.write_text(
-            f"[DEFAULT]\ntransport_url = {self.broker.url}\nstate_path = {state}\n"
-            f"host = node\nmy_ip = 127.0.0.1\nauth_strategy = noauth\n"
-            f"api_paste_config = {paste}/api-paste.ini\nenabled_backends = {backends}\n"
-            "quota_volumes = -1\nquota_gigabytes = -1\nquota_snapshots = -1\n"
+        options = (
+            f"host = node\nauth_strategy = noauth\nenabled_backends = {backends}\n"
             "reinit_driver_count = 1\n"
             "report_interval = 2\nservice_down_time = 30\n"
             "periodic_interval = 2\nperiodic_fuzzy_delay = 0\n"
-            "backend_stats_polling_interval = 3\ngraceful_shutdown_timeout = 5\n"
+            "backend_stats_polling_interval = 3\n"
             f"[{THIN}]\nvolume_backend_name = {THIN}\n{drivers}"
             "fake_clones_at_once = true\n"
             f"[{THICK}]\nvolume_backend_name = {THICK}\n{drivers}"
@@ -187,30 +151,24 @@ class Stack:
             "fake_thin = false\nfake_capacity_gb = 20\nfake_wipe = true\n"
             "wipe_rate = 0\n"
             f"[{OTHER}]\nvolume_backend_name = {OTHER}\n"
-            "volume_driver = tests.fleet.other_backend.OtherBackend\n"
-            f"[database]\nconnection = {self.database.url}\n"
-            f"[oslo_concurrency]\nlock_path = {state}/lock\n"
-            f"[coordination]\nbackend_url = file://{state}/coordination\n{sections}"
+            "volume_driver = tests.fleet.other_backend.OtherBackend"
         )
+        self.config.write_text(self.configuration(options, sections))
 
-    def start_volume(self) -> None:
-        """Start cinder-volume."""
-        self.servers["cinder-volume"].run(
-            command(VOLUME, self.config), PYTHONPATH=python_path(self.directory)
-        )
+    def volume_environ(self) -> Mapping[str, str]:
+        """With lunshare's driver, and that of the storage."""
+        return {"PYTHONPATH": python_path(self.directory)}
 
-    def start_api(self) -> None:
-        """Start cinder-api."""
-        self.servers["cinder-api"].run(api_command(self.config, self.port))
+    def prepare(self) -> None:
+        """Start the storage."""
+        made = Storage(self.directory, ROOT, seed=1, delay=0)
+        self._stack.callback(made.close)
+        self.storage_socket = made.socket
+        self.storage = StorageClient(made.socket)
 
-    def stop_volume(self, number: int) -> None:
-        """Send a signal to every process of cinder-volume, and wait for their end."""
-        server = self.servers["cinder-volume"]
-        assert server.process is not None
-        if number == signal.SIGKILL:
-            for child in children(server.process.pid):
-                os.kill(child, number)
-        server.end(number)
+    def is_ready(self) -> bool:
+        """Whether every backend can be chosen."""
+        return self.is_up(THIN, THICK, OTHER)
 
     def services(self) -> dict[str, str]:
         """State of each cinder-volume by its host."""
@@ -233,28 +191,6 @@ class Stack:
         return all(
             name in pools and services.get(name.partition("#")[0]) == "up"
             for name in names
-        )
-
-    def _start(self) -> None:
-        self._stack.callback(self.database.end)
-        self.database.start()
-        self._stack.callback(self.broker.close)
-        self.broker.start()
-        made = Storage(self.directory, ROOT, seed=1, delay=0)
-        self._stack.callback(made.close)
-        self.storage_socket = made.socket
-        self.storage = StorageClient(made.socket)
-        self.configure()
-        sh(command(MANAGE, self.config, "db", "sync"))
-        for server in self.servers.values():
-            self._stack.callback(server.end)
-        self.servers["cinder-scheduler"].run(command(SCHEDULER, self.config))
-        self.start_volume()
-        self.start_api()
-        until(
-            lambda: self.is_up(THIN, THICK, OTHER),
-            f"Cinder answers; see {self.directory}",
-            _START,
         )
 
     def _machine(self, verb: str, *given: object) -> Any:

@@ -32,20 +32,28 @@ def python() -> Path:
     return installed.venv("cinder-here", [*packages, *_BESIDE]) / "bin/python"
 
 
-def command(program: str, config: Path, *more: str) -> list[str]:
+def command(
+    program: str, config: Path, *more: str, interpreter: Path | None = None
+) -> list[str]:
     """The words that start one of its programs with this configuration file."""
-    words = [str(python()), "-W", "ignore", "-c", program]
+    words = [str(interpreter or python()), "-W", "ignore", "-c", program]
     return [*words, "--config-file", str(config), *more]
 
 
-def api_command(config: Path, port: int, processes: int = 1) -> list[str]:
+def api_command(
+    config: Path,
+    port: int,
+    processes: int = 1,
+    threads: int = 8,
+    interpreter: Path | None = None,
+) -> list[str]:
     """The words that start cinder-api on loopback, in uWSGI behind its own router."""
     return [
-        *(str(python()), "-W", "ignore", "-c", _UWSGI, f"--http=127.0.0.1:{port}"),
-        *("--http-keepalive=600", "--http-timeout=600", "--http-auto-chunked"),
-        *("--master", "--die-on-term", "--lazy-apps", "--enable-threads"),
-        *("--need-app", "--disable-logging"),
-        *(f"--processes={processes}", "--threads=8"),
+        *(str(interpreter or python()), "-W", "ignore", "-c", _UWSGI),
+        *(f"--http=127.0.0.1:{port}", "--http-keepalive=600", "--http-timeout=600"),
+        *("--http-auto-chunked", "--master", "--die-on-term", "--lazy-apps"),
+        *("--enable-threads", "--need-app", "--disable-logging"),
+        *(f"--processes={processes}", f"--threads={threads}"),
         "--module=cinder.wsgi.api:application",
         f"--pyargv=--config-file {config}",
     ]
