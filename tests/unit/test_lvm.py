@@ -446,7 +446,8 @@ def test_disks_of_lvm_that_are_lost_or_back_are_noticed_once():
 
 def test_logical_volume_is_no_disk_of_a_group():
     """A host may have written anything there, also the header of a physical volume."""
-    written = {"ID_FS_TYPE": "LVM2_member", "DM_VG_NAME": GROUP}
+    member = {"ID_FS_TYPE": "LVM2_member", "ID_FS_UUID": "a"}
+    written = {**member, "DM_VG_NAME": GROUP}
     assert not disk_events.BlockDevices(tuple).differ(FakeDevice(b"9", written))
 
 
