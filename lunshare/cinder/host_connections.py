@@ -40,7 +40,13 @@ def driver_volume(volume: Any) -> Volume:
 
     After a migration, the disk has the name of another id (``_name_id``).
     """
-    return Volume(volume.name_id, volume.size * GIB)
+    return Volume(volume.name_id, volume.size * GIB, _reserves(volume))
+
+
+def _reserves(volume: Any) -> bool:
+    """Whether the volume's type lets its hosts use SCSI reservations."""
+    specs = volume.volume_type.extra_specs if volume.volume_type else None
+    return (specs or {}).get("lunshare:reservations") == "<is> True"
 
 
 class HostConnections:
@@ -166,7 +172,7 @@ class HostConnections:
         """
         accesses = self._unfinished.of_volume(self._rows.of_volume(volume))
         if accesses:
-            extended = Volume(volume.name_id, size)
+            extended = replace(driver_volume(volume), size=size)
             self._apply(extended, accesses.values(), set(accesses))
 
     def _answer(self, volume: Any, access: Connector) -> dict[str, Any]:

@@ -62,7 +62,8 @@ class Backend:
         if not connectors and only is None:
             return self.target.remove(volume.id)
         disk = self.volumes.disk(volume.id) if connectors else None
-        return self.target.apply(Export(volume.id, disk, connectors), only)
+        export = Export(volume.id, disk, connectors, volume.reservations)
+        return self.target.apply(export, only)
 
     def connection_info(self, volume: Volume, connector: Connector) -> dict[str, Any]:
         """Return what the host needs to log in; see ``TargetDriver``."""

@@ -76,10 +76,14 @@ def _lower_case(text: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """A volume as drivers know it: its id (UUID), and its size in bytes."""
+    """A volume as drivers know it: its id (UUID), and its size in bytes.
+
+    ``reservations``: whether hosts that may write may also use SCSI reservations.
+    """
 
     id: str
     size: int
+    reservations: bool = False
 
     def __post_init__(self) -> None:
         require_uuid(self.id)
@@ -163,12 +167,13 @@ class Export:
     """The wanted state of one volume at the target: every access it should have.
 
     ``disk`` may be None only if ``connectors`` is empty: an access must close even
-    when the disk is lost.
+    when the disk is lost. ``reservations`` as in ``Volume``.
     """
 
     volume_id: str
     disk: Disk | None = None
     connectors: tuple[Connector, ...] = ()
+    reservations: bool = False
 
     def __post_init__(self) -> None:
         require_uuid(self.volume_id)

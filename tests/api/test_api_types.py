@@ -168,6 +168,17 @@ def test_invalid_extra_specs_are_400(api: Api, specs: Any):
     assert "extra_specs" in sentence
 
 
+def test_reservations_are_a_boolean(api: Api):
+    path = f"/types/{api.type()['id']}/extra_specs"
+    spec = "lunshare:reservations"
+    for wrong in ("true", "", "<is> true"):
+        asked = {"extra_specs": {spec: wrong}}
+        assert "'<is> True'" in api.fault(400, "POST", path, asked)
+    for right in ("<is> True", "<is> False"):
+        api("POST", path, {"extra_specs": {spec: right}})
+        assert api("GET", path) == {"extra_specs": {spec: right}}
+
+
 def test_a_cache_and_multiattach_together_are_refused(api: Api):
     path = f"/types/{api.type(multiattach='<is> True')['id']}/extra_specs"
     asked = {"extra_specs": {"cacheable": "<is> True"}}

@@ -78,6 +78,14 @@ class Api:
         assert status in (200, 409), answer
         return name
 
+    def cluster_type(self) -> str:
+        """The type whose volumes may be shared and reserved; created on a new node."""
+        specs = {"multiattach": "<is> True", "lunshare:reservations": "<is> True"}
+        named = {"name": "cluster", "extra_specs": specs}
+        status, answer = self.call("POST", "/v3/types", {"volume_type": named})
+        assert status in (200, 409), answer
+        return "cluster"
+
     def status(self, volume: str) -> str:
         """The status of a volume."""
         return str(self.shown(volume)["status"])

@@ -149,6 +149,9 @@ class Node:
         self._devices = [self._mapped]
         self.disk = Disk(self.id, backing.cut(self._mapped), SIZE)
 
+    #: Whether the type of the volume allows reservations.
+    reservations = False
+
     def _begin(self, helper: HelperProcess, driver: LioTarget) -> None:
         self.id = str(uuid.uuid4())
         self.name = f"volume-{self.id}"
@@ -180,9 +183,8 @@ class Node:
         return Connector(initiator(host), Mode(mode), f"attachment-{host}", auth)
 
     def export(self, **modes: str) -> Export:
-        return Export(
-            self.id, self.disk, tuple(self.connector(k, m) for k, m in modes.items())
-        )
+        connectors = tuple(self.connector(k, m) for k, m in modes.items())
+        return Export(self.id, self.disk, connectors, self.reservations)
 
     def apply(self, only: str | None = None, **modes: str) -> tuple[str, ...]:
         """``apply(a="rw", b="ro")``; ``only="ab"`` considers these hosts only."""
@@ -201,6 +203,11 @@ class Node:
 
     def backstore(self) -> Path:
         return (self.group / "lun/lun_0" / self.name).resolve()
+
+    def backstores(self) -> list[Path]:
+        """Its backstores: the writers', then the readers'."""
+        found = CONFIGFS.glob(f"core/*/{self.name}*")
+        return sorted(found, key=lambda entry: entry.name)
 
     def commands(self) -> int:
         """How many commands the target has passed to this disk."""

@@ -63,7 +63,7 @@ def _clear(api: Api) -> None:
 
 def _keyed(api: Api) -> dict[str, Any]:
     """A reservation that survives a power loss, and the key of a detached host."""
-    volume = api.volume()
+    volume = api.volume(volume_type=api.cluster_type())
     created = {name: api.attach(volume, Host(name)) for name in after_outage.KEYED}
     for name, each in created.items():
         host = Host(name)

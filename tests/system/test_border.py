@@ -91,6 +91,7 @@ def test_foreign_volume_is_refused_under_every_name(
         "connectors": [host],
         "portals": [],
         "only": None,
+        "reservations": False,
     }
     exported = {"path": path, "size": 4 * MIB, "kind": "block"}
     with pytest.raises(TargetFailed):

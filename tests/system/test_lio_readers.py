@@ -74,6 +74,7 @@ def test_read_only_host_changes_and_blocks_nothing(
 ) -> None:
     """Every command with each flag, and LUN resets, while two writers do I/O."""
     before = _filled(disk)
+    disk.reservations = True
     disk.apply(a="rw", c="rw", d="rw", b="ro")
     a, c, outsider = (disk.login(host) for host in "acd")
     for session, key in ((a, b"writer-a"), (c, b"writer-c")):
@@ -146,6 +147,7 @@ def test_reader_sees_each_write_at_once(disk: Node) -> None:
 
 
 def test_exclusive_reservation_does_not_stop_readers(disk: Node) -> None:
+    disk.reservations = True
     disk.apply(a="rw", c="rw", b="ro")
     a, c, b = (disk.login(host) for host in "acb")
     a.write(0, ONE)
@@ -176,6 +178,7 @@ def test_iscsi_test_cu_finds_nothing_writable(disk: Node) -> None:
 
 
 def test_iscsi_test_cu_finds_what_writers_need(disk: Node) -> None:
+    disk.reservations = True
     disk.apply(a="rw", c="rw", b="ro")
     failed = set[str]()
     with Traffic(disk.login("b"), "ro", pause=0.05) as reading:
@@ -278,6 +281,7 @@ def test_replaced_file_is_exported_anew(
 def test_target_restores_registrations_except_of_detached_hosts(
     disk: Node,
 ) -> None:
+    disk.reservations = True
     disk.apply(a="rw", c="rw", d="rw")
     for host in "acd":
         key = f"writer-{host}".encode()

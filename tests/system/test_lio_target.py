@@ -106,6 +106,7 @@ def test_apply_with_only_does_not_read_other_hosts(node: Node) -> None:
 
 
 def test_persistent_reservation_survives_changes_of_other_hosts(node: Node) -> None:
+    node.reservations = True
     node.apply(a="rw", b="rw")
     a = node.login("a")
     register = bytes([0x5F, 0, 0, 0, 0, 0, 0, 0, 24, 0])

@@ -46,6 +46,7 @@ _NEW = {
     r"core/[^/]+/[^/]+": (
         *(f"attrib/{name}" for name in _OF_BACKSTORES),
         *("attrib/max_write_same_len", "alias", "control", "udev_path"),
+        *(f"alua/default_tg_pt_gp/alua_access_{name}" for name in ("type", "state")),
         *("wwn/vendor_id", "wwn/product_id", "wwn/vpd_unit_serial"),
     ),
     r"iscsi/[^/]+/tpgt_1": (
@@ -111,7 +112,7 @@ class Tree:
         if name.endswith("/"):
             self._real_mkdir(path / name)
             return
-        (path / name).parent.mkdir(exist_ok=True)
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
         (path / name).write_text("0" if name.startswith("attrib/") else "")
 
     def _symlink(self, source: Any, link_: Any) -> None:
@@ -141,6 +142,8 @@ class Tree:
         _write(path, "wwn/vpd_unit_serial", "T10 VPD Unit Serial Number: of-cinder")
         for attribute in _OF_BACKSTORES:
             _write(path, f"attrib/{attribute}", "1")
+        _write(path, "alua/default_tg_pt_gp/alua_access_type", "Implicit")
+        _write(path, "alua/default_tg_pt_gp/alua_access_state", "0")
         numbers = "Major: {} Minor: {}  CLAIMED: IBLOCK\n".format(*device.split(":"))
         _write(path, "info", f"Status: ACTIVATED\n        {numbers}")
         return path
@@ -205,7 +208,7 @@ class Tree:
 
 def link(group: Path, backstore: Path, lun: str = "lun_0", name: str = "0a5e") -> None:
     """Link a LUN; rtslib chooses a random name."""
-    (group / "lun" / lun).mkdir(exist_ok=True)
+    _write(group / "lun" / lun, "alua_tg_pt_offline", "0")
     os.symlink(backstore, group / "lun" / lun / name)
 
 

@@ -30,6 +30,7 @@ WANTED = {
     ],
     "portals": [{"address": "192.0.2.1", "port": 3260}],
     "only": [HOST],
+    "reservations": False,
 }
 # The target is ours and has the disk, the disk is there, hosts may log in; there is no
 # ACL; then the writes in the order that fails closed, and the bit is read back.

@@ -189,6 +189,7 @@ KNOWN: dict[str, Any] = {
     "connectors": st.one_of(st.lists(HOST, max_size=3), VALUES),
     "portals": st.one_of(st.lists(PORTAL), VALUES),
     "only": st.one_of(st.none(), st.lists(WORDS), VALUES),
+    "reservations": SCALARS,
     "source": st.one_of(SIDE, WORDS, VALUES),
     "target": st.one_of(SIDE, VALUES),
     "size": SCALARS,
@@ -202,7 +203,9 @@ WANTS = {
     "lvm.copy": ("source", "target", "length"),
     "lvm.zero": ("device", "start", "length"),
     "run": ("argv",),
-    "lio.apply": ("volume_id", "disk", "connectors", "portals", "only"),
+    "lio.apply": (
+        *("volume_id", "disk", "connectors", "portals", "only", "reservations"),
+    ),
     "lio.remove": ("volume_id",),
     "lio.live": ("volume_id",),
     "share.create": ("point", "name", "size", "preallocate", "mode"),

@@ -67,6 +67,7 @@ def wanted(*hosts: str, only: list[str] | None = None) -> dict[str, Any]:
         "connectors": [{"initiator": each, **fields} for each in hosts],
         "portals": [],
         "only": only,
+        "reservations": False,
     }
 
 

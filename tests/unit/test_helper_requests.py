@@ -53,6 +53,7 @@ def document(**changed: Any) -> dict[str, Any]:
         **one(HOST, "rw", "attachment-1", auth("user", SECRET)),
         "portals": [portal("192.0.2.1", 3260), portal("2001:db8::1", 3261)],
         "only": [HOST],
+        "reservations": False,
     } | changed
 
 

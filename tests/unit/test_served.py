@@ -139,6 +139,7 @@ def test_a_disk_of_another_group_is_neither_exported_nor_copied(
         "auth": None,
     }
     asked: dict[str, Any] = {"portals": [], "only": None, "connectors": [host]}
+    asked["reservations"] = False
     disk = {"path": path, "size": 8, "kind": "block"}
     with pytest.raises(
         errors.TargetFailed, match=r"volume_groups|is /dev/GROUP|is absolute"

@@ -131,6 +131,7 @@ def wanted(tmp_path: Path, *hosts: str, only: str) -> dict[str, Any]:
         "connectors": [{"initiator": each, **fields} for each in hosts],
         "portals": [],
         "only": [only],
+        "reservations": False,
     }
 
 

@@ -88,6 +88,13 @@ def set_specs(
         connection.execute(sa.insert(VOLUME_TYPE_EXTRA_SPECS).values(row))
 
 
+def get_spec(connection: sa.Connection, type_id: str, key: str) -> str | None:
+    """Return the value of one extra spec; None if the type does not have it."""
+    query = sa.select(_S.value).where(_S.volume_type_id == type_id, _S.key == key)
+    value: str | None = connection.execute(query).scalar()
+    return value
+
+
 def delete_spec(connection: sa.Connection, type_id: str, key: str) -> bool:
     """Delete one extra spec; return whether it existed."""
     where = (_S.volume_type_id == type_id, _S.key == key)

@@ -215,6 +215,12 @@ class Snapshot:
     reference: str | None = None
 
 
+#: The extra spec that lets the hosts of a type's volumes use SCSI reservations.
+RESERVATIONS = "lunshare:reservations"
+#: The two values of an extra spec that is a boolean. Only these spellings count.
+YES, NO = "<is> True", "<is> False"
+
+
 @dataclass(frozen=True, slots=True)
 class VolumeType:
     """A named set of extra specs for volumes. ``encrypted``: it has an encryption."""
@@ -230,7 +236,7 @@ class VolumeType:
     @property
     def multiattach(self) -> bool:
         """Whether several hosts may use it. Only this exact spelling counts."""
-        return self.extra_specs.get("multiattach") == "<is> True"
+        return self.extra_specs.get("multiattach") == YES
 
 
 @dataclass(frozen=True, slots=True)

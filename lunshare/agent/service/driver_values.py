@@ -15,9 +15,12 @@ def size_bytes(gibibytes: int) -> int:
     return gibibytes * GIB
 
 
-def driver_volume(volume: Volume) -> DriverVolume:
-    """Return the volume as drivers know it; its size is in bytes."""
-    return DriverVolume(volume.id, size_bytes(volume.size))
+def driver_volume(volume: Volume, reservations: bool = False) -> DriverVolume:
+    """Return the volume as drivers know it; its size is in bytes.
+
+    ``reservations`` is what its type says; only an export needs it.
+    """
+    return DriverVolume(volume.id, size_bytes(volume.size), reservations)
 
 
 def driver_snapshot(snapshot: Snapshot) -> DriverSnapshot:

@@ -130,6 +130,7 @@ class LioTarget(TargetDriver):
             ],
             portals=[asdict(portal) for portal in self._portals],
             only=None if names is None else sorted(names),
+            reservations=export.reservations,
         )
         return tuple(changes)
 

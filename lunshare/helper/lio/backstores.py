@@ -71,15 +71,26 @@ _NUMBERS = re.compile(r"Major: (\d+) Minor: (\d+) ")
 # the host: WRITE SAME with the iSCSI R flag, WRITE SAME(UNMAP=1), RESERVE(6), EXTENDED
 # COPY with this LUN as its destination (measured on 6.1 and 6.12).
 _CLOSED = {
-    "emulate_tpws": "0",
-    "emulate_3pc": "0",
-    "max_write_same_len": "0",
-    "emulate_pr": "0",
-    "emulate_caw": "0",
-    "emulate_tpu": "0",
+    "attrib/emulate_tpws": "0",
+    "attrib/emulate_3pc": "0",
+    "attrib/max_write_same_len": "0",
+    "attrib/emulate_pr": "0",
+    "attrib/emulate_caw": "0",
+    "attrib/emulate_tpu": "0",
 }
 # A version without the readers' backstore disabled emulate_3pc and emulate_tpws.
-_OPEN = {"emulate_3pc": "1", "emulate_pr": "1", "emulate_caw": "1"}
+_OPEN = {
+    "attrib/emulate_3pc": "1",
+    "attrib/emulate_caw": "1",
+}
+# With the kernel's default access type, 3, one host's SET TARGET PORT GROUPS stops all
+# hosts of the backstore (02h/04h/0Bh or 0Ch), also after it is gone (6.1 and 6.12). 1
+# refuses the command (05h/20h/00h) and lets only configfs change the state, where 0 is
+# active/optimized. The type comes first: the kernel accepts a state only with it.
+_ALUA = {
+    "alua/default_tg_pt_gp/alua_access_type": ("1", "Implicit"),
+    "alua/default_tg_pt_gp/alua_access_state": ("0", "0"),
+}
 
 
 def name_of(volume_id: str, role: Role, prefix: str = "") -> str:
@@ -154,11 +165,26 @@ def repair(path: str, disk: Disk, role: Role) -> list[str]:
     """Correct the attributes of a live backstore; return the changes."""
     changes = []
     for name, value in _attributes(path, role).items():
-        if write_if_different(f"{path}/attrib/{name}", value):
-            changes.append(f"{name} of the {role} set to {value}")
+        if write_if_different(f"{path}/{name}", value):
+            changes.append(f"{os.path.basename(name)} of the {role} set to {value}")
+    for name, (value, shown) in _ALUA.items():
+        if read(f"{path}/{name}") != shown:
+            write(f"{path}/{name}", value)
+            changes.append(f"{os.path.basename(name)} of the {role} set to {value}")
     if write_if_different(path + "/udev_path", disk.path):
         changes.append(f"path of the {role} set to {disk.path}")
     return changes
+
+
+def set_reservations(path: str, allowed: bool) -> list[str]:
+    """Let the hosts of the writers' backstore reserve it, or not; return the changes.
+
+    It is for a new backstore and for a live one. Reservations that hosts have are not
+    enforced while they are not allowed.
+    """
+    if not write_if_different(path + "/attrib/emulate_pr", str(int(allowed))):
+        return []
+    return [f"reservations {'allowed' if allowed else 'refused'}"]
 
 
 def create(disk: Disk, role: Role, prefix: str = "", like: str = "") -> str:
@@ -302,7 +328,7 @@ def _attributes(path: str, role: Role) -> Mapping[str, str]:
     if role is Role.READERS:
         return _CLOSED
     # Both are discards; the kernel detected the device's support when it was opened.
-    return _OPEN | {"emulate_tpws": read(path + "/attrib/emulate_tpu")}
+    return _OPEN | {"attrib/emulate_tpws": read(path + "/attrib/emulate_tpu")}
 
 
 def _identify(volume_id: str, path: str, like: str) -> None:

@@ -191,7 +191,9 @@ def enable(target: Target) -> None:
     write(target.group + "/enable", "1")
 
 
-def repair(target: Target, disk: Disk, portals: Iterable[Portal]) -> list[str]:
+def repair(
+    target: Target, disk: Disk, reservations: bool, portals: Iterable[Portal]
+) -> list[str]:
     """Correct a live target's attributes and portals, without affecting sessions.
 
     Call it when no read-only host has the writers' LUN, which allows every command.
@@ -201,8 +203,11 @@ def repair(target: Target, disk: Disk, portals: Iterable[Portal]) -> list[str]:
         if write_if_different(f"{target.group}/attrib/{name}", value):
             changes.append(f"{name} set to {value}")
     for role in Role:
-        path = target.backstore(role)
-        changes += backstores.repair(path, disk, role) if path else []
+        if path := target.backstore(role):
+            changes += backstores.repair(path, disk, role)
+            changes += _set_online(target, role)
+            if role is Role.WRITERS:
+                changes += backstores.set_reservations(path, reservations)
     addresses = {str(portal) for portal in portals}
     for name in set(names(target.group + "/np")) - addresses:
         remove_object(f"{target.group}/np/{name}")
@@ -211,6 +216,13 @@ def repair(target: Target, disk: Disk, portals: Iterable[Portal]) -> list[str]:
         if _create_portal(f"{target.group}/np/{name}"):
             changes.append(f"portal {name} created")
     return changes
+
+
+def _set_online(target: Target, role: Role) -> list[str]:
+    """Undo what a host's SET TARGET PORT GROUPS has done to a LUN's port."""
+    if write_if_different(f"{target.lun(role)}/alua_tg_pt_offline", "0"):
+        return [f"LUN of the {role} set online"]
+    return []
 
 
 def close_unknown_hosts(target: Target, lock: TimedLock) -> list[str]:

@@ -106,16 +106,20 @@ def _checked_portals(name: str, text: bytes) -> tuple[Portal, ...]:
 
 
 def _apply(
+    *,
     volume_id: str,
     disk: dict[str, Any] | None,
     connectors: tuple[Connector, ...],
     portals: tuple[Portal, ...],
     only: tuple[str, ...] | None,
+    reservations: bool,
 ) -> Apply:
     if len(connectors) > 1 and _has_a_double(connectors):
         raise InvalidValue("connectors", "", "name each initiator once")
     volume_disk = None if disk is None else Disk(volume_id, **disk)
-    return Apply(Export(volume_id, volume_disk, connectors), portals, only)
+    return Apply(
+        Export(volume_id, volume_disk, connectors, reservations), portals, only
+    )
 
 
 def _has_a_double(connectors: tuple[Connector, ...]) -> bool:
@@ -148,6 +152,7 @@ _WANTED = forms.record(
     connectors=forms.many(_CONNECTOR, MAX_CONNECTORS),
     portals=_portals,
     only=forms.optional(forms.many(_initiator, MAX_CONNECTORS)),
+    reservations=forms.flag,
 )
 _VOLUME_ID = forms.record(lambda volume_id: volume_id, volume_id=forms.uuid)
 _PREFIX = forms.record(

@@ -149,7 +149,9 @@ def _apply(target: Target, wanted: Apply, lock: TimedLock) -> list[str]:
     changes += _place_hosts(target, export.disk, status, wanted, lock)
     if not fresh:
         if wanted.only is None:
-            changes += iscsi_target.repair(target, export.disk, wanted.portals)
+            changes += iscsi_target.repair(
+                target, export.disk, export.reservations, wanted.portals
+            )
         changes += iscsi_target.refresh_sizes(target, export.disk, status)
     changes += _open(target, wanted)
     if fresh:
@@ -177,7 +179,10 @@ def _recreate(target: Target, disk: Disk, wanted: Apply, lock: TimedLock) -> lis
     """Remove the target, and create it with its saved reservations."""
     changes = iscsi_target.teardown(target, lock)
     path = iscsi_target.create(target, disk, wanted.portals, lock)
-    keys = reservations.restore(target, path, _writers(wanted))
+    backstores.set_reservations(path, wanted.export.reservations)
+    keys = []
+    if wanted.export.reservations:
+        keys = reservations.restore(target, path, _writers(wanted))
     iscsi_target.link_lun(target, Role.WRITERS, path)
     return [*changes, f"target of {target.name} created", *keys]
 

@@ -14,10 +14,12 @@ from typing import Any
 from oslo_log import log
 
 from lunshare.agent.backends import Backends, translated
-from lunshare.agent.db import attachments, volumes
+from lunshare.agent.db import attachments, types, volumes
 from lunshare.agent.db.sqlite.engine import Connection, Database, now
 from lunshare.agent.model.errors import BackendFailed
 from lunshare.agent.model.records import (
+    RESERVATIONS,
+    YES,
     Attachment,
     Mode,
     Volume,
@@ -67,9 +69,18 @@ class Access:
             with self._db.reading() as connection:
                 wanted = read_wanted(connection, volume.id, only)
         accesses, backend = wanted.accesses, self._backends[volume.backend]
+        exported = driver_volume(volume, bool(accesses) and self._reserves(volume))
         with backend.for_access(only, accesses) as drivers:
-            changed = drivers.apply(driver_volume(volume), accesses, wanted.only)
+            changed = drivers.apply(exported, accesses, wanted.only)
         return wanted, changed
+
+    def _reserves(self, volume: Volume) -> bool:
+        """Whether the volume's type lets its hosts use SCSI reservations."""
+        if volume.volume_type_id is None:
+            return False
+        with self._db.reading() as connection:
+            spec = types.get_spec(connection, volume.volume_type_id, RESERVATIONS)
+        return spec == YES
 
     def check_support(
         self, volume: Volume, mode: Mode | None, former_initiator: str | None = None

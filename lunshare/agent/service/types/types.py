@@ -11,7 +11,13 @@ from typing import Any
 from lunshare.agent.db import quotas, type_access, types, volumes
 from lunshare.agent.db.sqlite.engine import Connection, Database
 from lunshare.agent.model.errors import Busy, Invalid, NotFound
-from lunshare.agent.model.records import RequestContext, VolumeType
+from lunshare.agent.model.records import (
+    NO,
+    RESERVATIONS,
+    YES,
+    RequestContext,
+    VolumeType,
+)
 from lunshare.agent.service.types.type_access import require_type
 
 
@@ -194,7 +200,9 @@ def check_unused(connection: Connection, kind: VolumeType) -> None:
 
 
 def _check_specs(specs: Mapping[str, str]) -> Mapping[str, str]:
-    if specs.get("multiattach") == "<is> True" and specs.get("cacheable"):
+    if specs.get(RESERVATIONS, YES) not in (YES, NO):
+        raise Invalid(f"extra_specs {RESERVATIONS}: give '{YES}' or '{NO}'")
+    if specs.get("multiattach") == YES and specs.get("cacheable"):
         raise Invalid(
             "extra_specs may not hold both multiattach and cacheable: a host's cache"
             " would hide the other hosts' writes"
