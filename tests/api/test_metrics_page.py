@@ -220,10 +220,10 @@ def test_the_path_is_logged_as_the_bytes_that_were_sent(running: Running) -> Non
 
 
 def test_the_method_is_logged_as_it_was_sent(running: Running) -> None:
-    answer = running.basic("anna", "BREW", "/v3/volumes")
+    answer = running.basic("anna", "PROPFIND", "/v3/volumes")
     assert answer.status == 405
     found = line(running, answer.headers["x-openstack-request-id"])
-    assert (found["method"], found["status"]) == ("BREW", "405")
+    assert (found["method"], found["status"]) == ("PROPFIND", "405")
 
 
 def test_names_of_user_and_project_cannot_write_a_field(running: Running) -> None:

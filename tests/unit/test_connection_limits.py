@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from lunshare.agent.http import http_connections, listener
+from lunshare.agent.http import connections, listener
 from lunshare.agent.listen_addresses import Address
 from tests.stands.waiting import until
 
@@ -31,7 +31,7 @@ class GatedServer:
     def __init__(self, path: Path) -> None:
         self.path, self.go = str(path), threading.Event()
         self.server = listener.serve(self._app, [Address(self.path)], 1)
-        self.loop = self.server.loop
+        self.connections = self.server.connections
         self.answered = 0
 
     def _app(self, environ: dict[str, Any], start_response: Any) -> list[bytes]:
@@ -71,7 +71,7 @@ def test_a_client_that_went_away_costs_no_processor_time(tmp_path: Path) -> None
     with gated_server(tmp_path) as running:
         running.client(ASKED % 0).close()
         running.server.start()
-        until(lambda: len(running.loop._all) == 1)
+        until(lambda: len(running.connections.all) == 1)
         (loop,) = (each for each in threading.enumerate() if each.name == "listener")
         assert loop.ident is not None
         clock = time.pthread_getcpuclockid(loop.ident)
@@ -83,13 +83,13 @@ def test_a_client_that_went_away_costs_no_processor_time(tmp_path: Path) -> None
 def test_complete_requests_leave_connections_for_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(http_connections, "MAX_CONNECTIONS", 20)
-    monkeypatch.setattr(http_connections, "MAX_COMPLETE", 10)
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 20)
+    monkeypatch.setattr(connections, "MAX_COMPLETE", 10)
     with gated_server(tmp_path) as running, ExitStack() as stack:
         wires = [stack.enter_context(running.client(ASKED % 0)) for _ in range(60)]
         running.server.start()
         assert answer(running.client(HEALTH)).startswith(b"HTTP/1.1 200 ")
-        assert len(running.loop._all) <= 20
+        assert len(running.connections.all) <= 20
         running.go.set()
         firsts = [wire.recv(12) for wire in wires[:10]]
         assert firsts == [b"HTTP/1.1 200"] * 10
@@ -101,20 +101,20 @@ def test_complete_requests_leave_connections_for_others(
 def test_complete_requests_count_as_stored_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_connections, "MAX_BUFFERED", 200_000)
+    monkeypatch.setattr(connections, "MAX_BUFFERED", 200_000)
     with gated_server(tmp_path) as running, ExitStack() as stack:
         running.server.start()
         first = running.client(ASKED % 50_000 + b"x" * 50_000)
         wires = [stack.enter_context(first)]
         for number in range(1, 20):
-            until(lambda number=number: len(running.loop._all) >= min(number, 3))  # type: ignore[misc]
+            until(lambda number=number: len(running.connections.all) >= min(number, 3))  # type: ignore[misc]
             wire = running.client(ASKED % 50_000)
             wires.append(stack.enter_context(wire))
             with suppress(ConnectionError):  # it may be closed meanwhile
                 wire.sendall(b"x" * 50_000)
         with suppress(ConnectionError):
             assert wires[-1].recv(12) in (b"", b"HTTP/1.1 503")
-        stored = sum(each.held for each in list(running.loop._all.values()))
+        stored = sum(each.held for each in list(running.connections.all))
         assert stored <= 300_000
         assert answer(running.client(HEALTH)).startswith(b"HTTP/1.1 200 ")
 
@@ -122,14 +122,14 @@ def test_complete_requests_count_as_stored_bytes(
 def test_answers_that_clients_do_not_read_are_limited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_connections, "MAX_UNREAD", 5_000_000)
+    monkeypatch.setattr(connections, "MAX_UNREAD", 5_000_000)
     with gated_server(tmp_path) as running, ExitStack() as stack:
         running.go.set()
         running.server.start()
         asked = b"GET /large HTTP/1.0\r\n\r\n"
         wires = [stack.enter_context(running.client(asked)) for _ in range(12)]
         until(lambda: running.answered == 12)
-        until(lambda: len(running.loop._all) <= 5)
+        until(lambda: len(running.connections.all) <= 5)
         came = [len(answer(wire)) for wire in wires]
         assert 1 <= sum(each > 1_000_000 for each in came) <= 5
 
@@ -175,6 +175,4 @@ def test_clients_leave_descriptors_for_the_database_and_the_helper() -> None:
     """The API and the metrics have their own connections. systemd's default is 1024."""
     unit = (ROOT / "systemd" / "lunshared.service").read_text()
     found = re.search(r"^LimitNOFILE=(\d+)$", unit, re.M)
-    assert (
-        int(found[1] if found else 1024) >= 2 * http_connections.MAX_CONNECTIONS + 1024
-    )
+    assert int(found[1] if found else 1024) >= 2 * connections.MAX_CONNECTIONS + 1024

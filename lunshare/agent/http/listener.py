@@ -4,12 +4,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import grp
-import os
 import socket
-import stat
+import ssl
 import struct
 import sys
 import threading
@@ -17,25 +13,21 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lunshare.agent.http.client_connection import Connection
-from lunshare.agent.http.http_answer import App
-from lunshare.agent.http.http_connections import ConnectionLoop
+from lunshare.agent.http.answer import App
+from lunshare.agent.http.binding import bound_address, listening_socket
+from lunshare.agent.http.connection import Connection, Owner
+from lunshare.agent.http.connections import ConnectionLoop
 from lunshare.agent.http.tls import Certificates
 from lunshare.agent.listen_addresses import Address
 from lunshare.agent.model.errors import StartupError
 from lunshare.agent.threads.turn import Workers
 
-_BACKLOG = 256
-_HEADERS_MAX = 64 * 1024
-_GROUP = "lunshare"
-_OWNER_AND_GROUP = 0o660
 _HEALTH_CHECKS = frozenset(
     f"{method} {path}"
     for method in ("GET", "HEAD")
     for path in ("/healthz", "/healthcheck", "/readyz")
 )
 _PEER = struct.Struct("3i")  # pid, uid and gid: unix(7), SO_PEERCRED
-_EVERY_ADDRESS = "::"
 
 
 class Listener:
@@ -48,15 +40,20 @@ class Listener:
 
         :raises OSError: the address is in use or not allowed.
         """
-        self.address, self.tls, self._app = address, tls, app
-        self._sizes = (_HEADERS_MAX, max_body)
+        self.address, self.certificates = address, tls
+        self._app, self._max_body = app, max_body
         self.ready = True
-        self.socket = _listening(address.bind)
-        self.bind_addr = _bound_address(self.socket)
+        self.socket = listening_socket(address.bind)
+        self.bind_addr = bound_address(self.socket)
         self._environ = _environ(self.bind_addr, "http" if tls is None else "https")
 
-    def connect(self, client: socket.socket, address: Any) -> Connection:
-        """Return the connection of an accepted socket, which does not block.
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """The certificate of new connections, if they have TLS."""
+        return None if self.certificates is None else self.certificates.context
+
+    def connect(self, owner: Owner, client: socket.socket, address: Any) -> Connection:
+        """Return the connection of an accepted socket.
 
         :raises OSError: the client has ended it already.
         """
@@ -65,9 +62,7 @@ class Listener:
             environ["X_REMOTE_UID"] = _peer_uid(client)
         else:
             environ["REMOTE_ADDR"], environ["REMOTE_PORT"] = address[0], str(address[1])
-        if self.tls is not None:
-            client = self.tls.wrap(client)
-        return Connection(client, self._app, environ, self._sizes, self._serves)
+        return Connection(owner, self._app, environ, self._max_body, self._serves)
 
     def _serves(self) -> bool:
         return self.ready
@@ -92,67 +87,8 @@ def _environ(bound: tuple[str, int] | str, scheme: str) -> dict[str, Any]:
 
 def _peer_uid(client: socket.socket) -> str:
     """Return the user of the process at the other end of a unix socket."""
-    found = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-    return str(_PEER.unpack(found)[1])
-
-
-def _listening(bind: tuple[str, int] | str) -> socket.socket:
-    """Return a socket that listens at this address; raise OSError if it cannot."""
-    sock = _unix_socket(bind) if isinstance(bind, str) else _tcp_socket(*bind)
-    sock.listen(_BACKLOG)
-    return sock
-
-
-def _bound_address(sock: socket.socket) -> tuple[str, int] | str:
-    """Return the path, or the host and the port, where it is bound."""
-    name = sock.getsockname()
-    return name if isinstance(name, str) else (str(name[0]), int(name[1]))
-
-
-def _tcp_socket(host: str, port: int) -> socket.socket:
-    """Bind the first address of the host that can be bound."""
-    kind, passive = socket.SOCK_STREAM, socket.AI_PASSIVE
-    found = socket.getaddrinfo(host, port, type=kind, flags=passive)
-    for family, _, _, _, address in found[:-1]:
-        with contextlib.suppress(OSError):
-            return _bound_tcp(family, address)
-    family, _, _, _, address = found[-1]
-    return _bound_tcp(family, address)
-
-
-def _bound_tcp(family: socket.AddressFamily, address: Any) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    host, port, *_ = address
-    try:
-        if port:  # not for any free port, which another process could have then
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if host == _EVERY_ADDRESS:  # those of IPv4 too
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        sock.bind(address)
-    except OSError:
-        sock.close()
-        raise
-    return sock
-
-
-def _unix_socket(path: str) -> socket.socket:
-    """Bind a path that does not exist, or has the socket of a killed daemon."""
-    _remove_stale_socket(path)
-    bound = socket.socket(socket.AF_UNIX)
-    try:
-        os.fchmod(bound.fileno(), _OWNER_AND_GROUP)  # before it can be reached
-        bound.bind(path)
-        # A daemon that root runs by hand. The unit's daemon has this group already, and
-        # its SystemCallFilter kills a process that calls chown(2).
-        if os.geteuid() == 0:
-            with contextlib.suppress(KeyError):
-                os.chown(path, -1, grp.getgrnam(_GROUP).gr_gid)
-        os.chmod(path, _OWNER_AND_GROUP)  # the umask may have changed it
-    except OSError:
-        bound.close()
-        raise
-    return bound
+    peer = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+    return str(_PEER.unpack(peer)[1])
 
 
 class Server:
@@ -165,10 +101,8 @@ class Server:
         """Serve these listeners, which are bound, with so many threads."""
         self.listeners = listeners
         self.requests = Workers("request", threads, self._answer)
-        self.loop = ConnectionLoop(
-            [(listener.socket, listener.connect) for listener in listeners],
-            self.requests.put,
-            _is_health_check,
+        self.connections = ConnectionLoop(
+            listeners, self.requests.put, _is_health_check
         )
         self._thread: threading.Thread | None = None
         self._running = True
@@ -190,7 +124,7 @@ class Server:
 
     def serve(self) -> None:
         """Serve requests until ``stop``."""
-        self.loop.run(self._tick)
+        self.connections.serve(self._tick)
 
     def reload(self) -> None:
         """Read the certificates again soon. A signal handler may call it."""
@@ -208,9 +142,9 @@ class Server:
         self._running = False
         for listener in self.listeners:
             listener.ready = False
-        self.loop.refuse()
+        self.connections.refuse()
         answered = self.requests.stop(time.monotonic() + seconds)
-        self.loop.stop()
+        self.connections.stop()
         for listener in self.listeners:
             listener.socket.close()
         if self._thread is not None:
@@ -222,12 +156,12 @@ class Server:
             tls.check()
 
     def _certificates(self) -> list[Certificates]:
-        return [each.tls for each in self.listeners if each.tls is not None]
+        pairs = [listener.certificates for listener in self.listeners]
+        return [certificates for certificates in pairs if certificates is not None]
 
     def _answer(self, connection: Connection) -> None:
         """Run a request; a worker calls this."""
-        connection.answer()
-        self.loop.put(connection)
+        self.connections.answered(connection, connection.answer())
 
 
 def serve(
@@ -270,21 +204,6 @@ def _bound(
         ) from error
 
 
-def _is_health_check(asked: str) -> bool:
+def _is_health_check(target: str) -> bool:
     """Return whether this method and path are answered at once, from memory."""
-    return asked in _HEALTH_CHECKS
-
-
-def _remove_stale_socket(path: str) -> None:
-    """Remove a socket on which no process listens, and nothing else.
-
-    :raises OSError: the path is not a socket, or a process listens there.
-    """
-    if not os.path.lexists(path):
-        return
-    if not stat.S_ISSOCK(os.lstat(path).st_mode):
-        raise FileExistsError(errno.EEXIST, "the file there is not a socket")
-    with socket.socket(socket.AF_UNIX) as probe:
-        if probe.connect_ex(path) != errno.ECONNREFUSED:
-            raise OSError(errno.EADDRINUSE, "another process listens there")
-    os.unlink(path)
+    return target in _HEALTH_CHECKS

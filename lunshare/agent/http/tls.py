@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import ssl
 
 from oslo_config import cfg
@@ -25,8 +24,8 @@ _CHECK_SECONDS = 1.0  # between two looks at the files
 class Certificates:
     """TLS 1.2 or later with the certificate that the files have now.
 
-    The thread of the connections calls ``wrap`` and ``check``. A connection keeps
-    the certificate with which it began.
+    The thread of the connections reads ``context`` and calls ``check``. A connection
+    keeps the certificate with which it began.
     """
 
     def __init__(self, certificate: str, key: str) -> None:
@@ -36,16 +35,7 @@ class Certificates:
         """
         self._files = (certificate, key)
         self._watch = WatchedFiles(lambda: self._files, self._reload, _CHECK_SECONDS)
-        self._context = self._load()
-
-    def wrap(self, client: socket.socket) -> ssl.SSLSocket:
-        """Return the socket with TLS. Its handshake has not begun.
-
-        :raises OSError: the client has ended it already.
-        """
-        return self._context.wrap_socket(
-            client, server_side=True, do_handshake_on_connect=False
-        )
+        self.context = self._load()
 
     def read_again(self) -> None:
         """Let the next ``check`` read the files, changed or not."""
@@ -62,7 +52,7 @@ class Certificates:
 
     def _reload(self) -> None:
         try:
-            self._context = self._load()
+            self.context = self._load()
         except StartupError as error:
             LOG.error("[tls] reload failed, the former certificate stays: %s", error)
         else:

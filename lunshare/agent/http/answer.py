@@ -77,7 +77,7 @@ class Answer:
         return any(name.lower() == "content-length" for name, _ in self._headers)
 
 
-def of(app: App, environ: dict[str, Any]) -> Answer:
+def call(app: App, environ: dict[str, Any]) -> Answer:
     """Return the answer of the application; 500 if it fails."""
     answer = Answer()
     try:

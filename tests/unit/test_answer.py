@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lunshare.agent.http import http_answer
+from lunshare.agent.http import answer
 
 _DATE = re.compile(rb"\r\nDate: [^\r]* GMT")
 
@@ -28,7 +28,7 @@ def answered(
         start_response(status, headers)
         return parts
 
-    data = http_answer.of(app, {}).data(is_head, connection)
+    data = answer.call(app, {}).data(is_head, connection)
     shown, dates = _DATE.subn(b"", data)
     assert dates == 1
     return shown

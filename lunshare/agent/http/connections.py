@@ -1,0 +1,292 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The connections of all clients, in one thread with a loop of asyncio.
+
+The thread reads and writes; it never waits for a client, nor runs a request. It
+passes complete requests to the workers, and sends their answers as fast as the
+clients read. So a slow client, also one that is slow to begin TLS, uses a file
+descriptor and some memory for a while, but no thread. Health checks
+(``is_immediate``) are answered in this thread, even if all workers are busy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import ssl
+import threading
+import time
+from asyncio import sslproto
+from collections.abc import Callable, Sequence
+from socket import socket as Socket
+from typing import Any, Protocol
+
+from oslo_log import log
+
+from lunshare.agent.http.connection import Connection, Owner, State
+from lunshare.agent.http.request_parser import Refusal
+
+LOG = log.getLogger(__name__)
+
+#: Connections at once. One more replaces the one that has waited longest.
+MAX_CONNECTIONS = 512
+#: Complete requests that wait for a worker, or run. One more gets 503, so that there
+#: are connections for health checks, whatever the workers wait for.
+MAX_COMPLETE = 448
+#: Bytes of requests that do not run yet, over all connections.
+MAX_BUFFERED = 16 * 2**20
+#: Bytes of answers that their clients have not read yet. Beyond it, those that have
+#: waited longest are closed.
+MAX_UNREAD = 64 * 2**20
+
+_TICK = 0.1  # seconds
+#: Turns of the loop until a new client has been read once.
+_TURNS_OF_NEWCOMER = 4
+_READ_SIZE = 64 * 1024
+_SMALL = 8 * 1024
+_LOG_SECONDS = 10.0  # between two lines about refused requests
+_SHUTDOWN_SECONDS = State.LINGERING.value
+_BUSY = (503, "serviceUnavailable", "Too many requests wait: try again later.")
+
+# asyncio allocates 256 KiB for each connection with TLS, whatever it sends.
+sslproto.SSLProtocol.max_size = 16 * 1024
+
+
+class Listening(Protocol):
+    """One address that listens."""
+
+    socket: Socket
+
+    def connect(self, owner: Owner, client: Socket, address: Any) -> Connection:
+        """Return the connection of an accepted socket.
+
+        :raises OSError: the client has ended it already.
+        """
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """The certificate of new connections, if they have TLS."""
+
+
+class _BeforeTls(asyncio.Protocol):
+    """A connection that has not begun TLS. What it reads is not used."""
+
+    def data_received(self, _data: bytes) -> None:
+        """Fail: the loop reads only after TLS has begun."""
+        raise AssertionError("bytes were read before TLS")
+
+
+class ConnectionLoop:
+    """The thread that has every connection, and their limits."""
+
+    def __init__(
+        self,
+        listeners: Sequence[Listening],
+        work: Callable[[Connection], None],
+        is_immediate: Callable[[str], bool],
+    ) -> None:
+        """Take connections from these listeners.
+
+        A connection with a complete request goes to ``work``, for a worker, which
+        calls ``answered``. ``is_immediate``: whether a method and path are answered in
+        this thread.
+        """
+        self._listeners = listeners
+        self._work, self._is_immediate = work, is_immediate
+        self._loop = asyncio.new_event_loop()
+        self._loop.set_exception_handler(_log_error)
+        self.call_soon = self._loop.call_soon
+        self._buffer = memoryview(bytearray(_READ_SIZE))
+        self.all: set[Connection] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_serving = self._is_refusing = False
+        self._ended = threading.Event()
+        self._running = 0
+        self._full_turns = 0
+        self._log_after = 0.0
+
+    @property
+    def buffer(self) -> memoryview:
+        """Where all connections read, one after the other."""
+        return self._buffer
+
+    def serve(self, tick: Callable[[], None]) -> None:
+        """Serve until ``stop``. ``tick`` is called all the time."""
+        self._is_serving = True
+        for listener in self._listeners:
+            listener.socket.setblocking(False)
+            self._loop.add_reader(listener.socket, self._accept, listener)
+        self._loop.call_soon(self._tick, tick)
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.close()
+            self._ended.set()
+
+    def refuse(self) -> None:
+        """Accept no more connections and requests. Answers are still sent."""
+        self._call(self._refuse)
+
+    def stop(self) -> None:
+        """Close every connection, and end ``serve``."""
+        if self._is_serving:
+            self._call(lambda: self._start(self._close()))
+            self._ended.wait()
+        else:
+            self._loop.close()
+
+    def answered(self, connection: Connection, data: bytes) -> None:
+        """Send an answer. Any thread may call it."""
+        self._call(self._send, connection, data)
+
+    def _send(self, connection: Connection, data: bytes) -> None:
+        self._running -= 1
+        connection.send(data)
+
+    def _call(self, function: Callable[..., object], *args: object) -> None:
+        """Call it in the thread of the loop, if that has not ended."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(function, *args)
+
+    def _start(self, task: Any) -> None:
+        """Run a coroutine."""
+        started = self._loop.create_task(task)
+        self._tasks.add(started)
+        started.add_done_callback(self._tasks.discard)
+
+    def _refuse(self) -> None:
+        self._is_refusing = True
+        for listener in self._listeners:
+            self._loop.remove_reader(listener.socket)
+
+    async def _close(self) -> None:
+        self._refuse()
+        for _ in range(_TURNS_OF_NEWCOMER):
+            for connection in list(self.all):
+                connection.abort()
+            await asyncio.sleep(0)
+        self._loop.stop()
+
+    def _accept(self, listener: Listening) -> None:
+        """Accept one client: the others are served before the next one."""
+        if len(self.all) >= MAX_CONNECTIONS and not self._makes_room():
+            return
+        try:
+            client, address = listener.socket.accept()
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                self._close_oldest()
+            return
+        client.setblocking(False)
+        try:
+            connection = listener.connect(self, client, address)
+        except OSError:
+            client.close()
+            return
+        self.all.add(connection)
+        self._start(self._connect(connection, client, listener.tls))
+
+    def _makes_room(self) -> bool:
+        """Close the oldest connection, when the last newcomers have been read."""
+        self._full_turns += 1
+        if self._full_turns < _TURNS_OF_NEWCOMER:
+            return False
+        self._full_turns = 0
+        self._close_oldest()
+        return True
+
+    async def _connect(
+        self, connection: Connection, client: Socket, tls: ssl.SSLContext | None
+    ) -> None:
+        try:
+            if tls is None:
+                await self._loop.connect_accepted_socket(lambda: connection, client)
+            else:
+                await self._begin_tls(connection, client, tls)
+        except OSError:  # it failed, or the client has ended it
+            self.drop(connection)
+
+    async def _begin_tls(
+        self, connection: Connection, client: Socket, tls: ssl.SSLContext
+    ) -> None:
+        transport, _ = await self._loop.connect_accepted_socket(_BeforeTls, client)
+        transport.set_write_buffer_limits(high=1, low=0)
+        connection.socket = transport
+        stream = await self._loop.start_tls(
+            transport,
+            connection,
+            tls,
+            server_side=True,
+            ssl_shutdown_timeout=_SHUTDOWN_SECONDS,
+        )
+        if stream is None:  # it was closed meanwhile
+            self.drop(connection)
+        else:
+            connection.begin(stream)
+
+    def run(self, connection: Connection) -> None:
+        """Give a complete request to a worker, or answer it at once."""
+        if self._is_refusing:
+            connection.abort()
+        elif self._is_immediate(connection.target):
+            connection.send(connection.answer())
+        else:
+            self._run_or_refuse(connection)
+
+    def _run_or_refuse(self, connection: Connection) -> None:
+        if self._running >= MAX_COMPLETE or self.holds_too_much(connection):
+            self._log_refusals()
+            connection.refuse(Refusal(*_BUSY))
+        else:
+            self._running += 1
+            self._work(connection)
+
+    def _log_refusals(self) -> None:
+        """Log that requests are refused, once in a while."""
+        moment = time.monotonic()
+        if moment > self._log_after:
+            self._log_after = moment + _LOG_SECONDS
+            LOG.warning("[http] requests are refused: %d wait or run", self._running)
+
+    def holds_too_much(self, connection: Connection) -> bool:
+        """Return whether its request is not small, and too many bytes are held."""
+        if connection.held <= _SMALL:
+            return False
+        return sum(other.held for other in self.all) > MAX_BUFFERED
+
+    def drop(self, connection: Connection) -> None:
+        """Forget a connection that has ended."""
+        self.all.discard(connection)
+
+    def _tick(self, tick: Callable[[], None]) -> None:
+        tick()
+        for connection in list(self.all):
+            if connection.seconds_left < 0:
+                connection.expire()
+            elif connection.state is State.SENDING:
+                connection.write()
+        self._drop_slow_readers()
+        self._loop.call_later(_TICK, self._tick, tick)
+
+    def _drop_slow_readers(self) -> None:
+        slow = [connection for connection in self.all if connection.unread]
+        stored = sum(connection.unread for connection in slow)
+        for connection in sorted(slow, key=lambda slow: slow.since):
+            if stored <= MAX_UNREAD:
+                return
+            stored -= connection.unread
+            connection.abort()
+
+    def _close_oldest(self) -> None:
+        """Close the connection that has waited longest."""
+        waiting = [other for other in self.all if other.state is not State.RUNNING]
+        if waiting:
+            oldest = min(waiting, key=lambda other: other.since)
+            oldest.abort()
+            self.drop(oldest)
+
+
+def _log_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log what has failed in the loop; it has closed that connection."""
+    LOG.error("[http] %s", context["message"], exc_info=context.get("exception"))
