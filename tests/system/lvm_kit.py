@@ -9,6 +9,7 @@ import hashlib
 import os
 import re
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -63,6 +64,18 @@ def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     run("vgremove", "-qq", "--force", "--yes", GROUP)
     run("dmsetup", "remove", "--retry", DISK)
     run("losetup", "--detach", loop)
+
+
+class CountingRoot:
+    """The root helper, with the programs of the commands that it ran."""
+
+    def __init__(self, root: Root) -> None:
+        self._root, self.call = root, root.call
+        self.programs: Counter[str] = Counter()
+
+    def run(self, *argv: str, timeout: float = 60.0) -> str:
+        self.programs[argv[0]] += 1
+        return self._root.run(*argv, timeout=timeout)
 
 
 @contextlib.contextmanager

@@ -14,16 +14,30 @@ from pathlib import Path
 
 import pytest
 
+from lunshare.agent.backends import NodeBackend
+from lunshare.agent.threads.limit import Limit
+from lunshare.drivers.backend import Backend
 from lunshare.drivers.base import Root
-from lunshare.drivers.conformance.fixtures import MIB, new_volume
+from lunshare.drivers.conformance.fixtures import MIB, defaults, new_volume
 from lunshare.drivers.errors import (
     DiskBusy,
     DriverError,
     Misconfigured,
     UnknownDisk,
 )
+from lunshare.drivers.targets.fake import FakeTarget
+from tests.stands.waiting import until
 from tests.system.lio_node import run
-from tests.system.lvm_kit import DISK, GROUP, POOL, build_lvm, group, root, thin_volume
+from tests.system.lvm_kit import (
+    DISK,
+    GROUP,
+    POOL,
+    CountingRoot,
+    build_lvm,
+    group,
+    root,
+    thin_volume,
+)
 
 __all__ = ["group", "root"]
 pytestmark = pytest.mark.system
@@ -113,13 +127,21 @@ class SecondDisk:
     @contextlib.contextmanager
     def lost(self) -> Iterator[None]:
         """It is away inside the block."""
-        run("losetup", "-d", self.path)
-        run("udevadm", "settle")
+        self.take_away()
         try:
             yield
         finally:
-            run("losetup", self.path, self._store)
-            run("udevadm", "settle")
+            self.bring_back()
+
+    def take_away(self) -> None:
+        """udev has reported it afterwards."""
+        run("losetup", "-d", self.path)
+        run("udevadm", "settle")
+
+    def bring_back(self) -> None:
+        """udev has reported it afterwards."""
+        run("losetup", self.path, self._store)
+        run("udevadm", "settle")
 
     def close(self) -> None:
         run("vgreduce", "-qq", GROUP, self.path)
@@ -166,3 +188,61 @@ def test_lost_disk_does_not_keep_the_other_volumes_from_being_activated(
         booted.delete(volume.id)
     for wipe in booted.wipes():
         booted.wipe(wipe.name, wipe.size)
+
+
+class FollowedBackend(NodeBackend):
+    """A backend that no timer checks, and the commands that its checks have run."""
+
+    def __init__(self, root: Root) -> None:
+        self.root = CountingRoot(root)
+        self.volumes = build_lvm(self.root, lvm_type="default")
+        target = FakeTarget("kit", defaults(FakeTarget), root)
+        super().__init__("kit", Backend(self.volumes, target), {}, Limit(1))
+
+    @contextlib.contextmanager
+    def checked(self, closed: str) -> Iterator[None]:
+        """What is done inside starts a check within a second, which finds this."""
+        before = self.root.programs["vgs"]
+        yield
+        until(lambda: self.root.programs["vgs"] > before, "a check", 1)
+        until(lambda: self.capacity and closed in self.capacity.closed)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+def test_lost_and_returned_disk_is_checked_within_a_second(
+    root: Root, second_disk: SecondDisk
+) -> None:
+    """Only the event of udev starts a check; and a check takes some LVM commands."""
+    backend, kept, lost = (
+        FollowedBackend(root),
+        new_volume(4 * MIB),
+        new_volume(4 * MIB),
+    )
+    thick, away = backend.volumes, "1 of its disks are lost"
+    with second_disk.full():
+        thick.create(kept)
+    backend.follow_storage()
+    until(lambda: backend.up and backend.capacity and not backend.capacity.closed)
+    with backend.checked(closed=away):  # no volume is on it, and all are active
+        second_disk.take_away()
+    assert thick.lost(kept.id) == ""
+    with backend.checked(closed=""):
+        second_disk.bring_back()
+    until(lambda: backend.capacity and not backend.capacity.closed)
+    run("pvchange", "-qq", "-xn", f"/dev/mapper/{DISK}")
+    thick.create(lost)
+    run("pvchange", "-qq", "-xy", f"/dev/mapper/{DISK}")
+    run("lvchange", "-an", f"{GROUP}/{lost.name}")
+    with backend.checked(closed="cannot activate every volume"):
+        second_disk.take_away()
+    assert thick.lost(lost.id)
+    assert thick.lost(kept.id) == ""
+    with backend.checked(closed=""):
+        second_disk.bring_back()
+    until(lambda: thick.lost(lost.id) == "")
+    for volume in (kept, lost):
+        thick.delete(volume.id)
+    for wipe in thick.wipes():
+        thick.wipe(wipe.name, wipe.size)

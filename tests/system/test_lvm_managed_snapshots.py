@@ -11,7 +11,6 @@ import contextlib
 import threading
 import time
 import uuid
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,7 +26,7 @@ from lunshare.drivers.errors import (
 )
 from lunshare.drivers.values import Snapshot
 from tests.system.lio_node import run
-from tests.system.lvm_kit import GROUP, build_lvm, fill, group, root
+from tests.system.lvm_kit import GROUP, CountingRoot, build_lvm, fill, group, root
 
 __all__ = ["group", "root"]
 pytestmark = pytest.mark.system
@@ -47,18 +46,6 @@ def open_for_a_second(name: str) -> Iterator[None]:
         closing.start()
         yield
         closing.join()
-
-
-class CountingRoot:
-    """The root helper, with the programs of the commands that it ran."""
-
-    def __init__(self, root: Root) -> None:
-        self._root, self.call = root, root.call
-        self.programs: Counter[str] = Counter()
-
-    def run(self, *argv: str, timeout: float = 60.0) -> str:
-        self.programs[argv[0]] += 1
-        return self._root.run(*argv, timeout=timeout)
 
 
 def test_a_disk_that_is_open_briefly_is_managed(root: Root) -> None:
