@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from lunshare.agent.http import connections, listener
+from lunshare.agent.http import connection_loop, listener
 from lunshare.agent.listen_addresses import Address
 from tests.stands.waiting import until
 
@@ -83,8 +83,8 @@ def test_a_client_that_went_away_costs_no_processor_time(tmp_path: Path) -> None
 def test_complete_requests_leave_connections_for_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 20)
-    monkeypatch.setattr(connections, "MAX_COMPLETE", 10)
+    monkeypatch.setattr(connection_loop, "MAX_CONNECTIONS", 20)
+    monkeypatch.setattr(connection_loop, "MAX_COMPLETE", 10)
     with gated_server(tmp_path) as running, ExitStack() as stack:
         wires = [stack.enter_context(running.client(ASKED % 0)) for _ in range(60)]
         running.server.start()
@@ -101,7 +101,7 @@ def test_complete_requests_leave_connections_for_others(
 def test_complete_requests_count_as_stored_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "MAX_BUFFERED", 200_000)
+    monkeypatch.setattr(connection_loop, "MAX_BUFFERED", 200_000)
     with gated_server(tmp_path) as running, ExitStack() as stack:
         running.server.start()
         first = running.client(ASKED % 50_000 + b"x" * 50_000)
@@ -122,7 +122,7 @@ def test_complete_requests_count_as_stored_bytes(
 def test_answers_that_clients_do_not_read_are_limited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "MAX_UNREAD", 5_000_000)
+    monkeypatch.setattr(connection_loop, "MAX_UNREAD", 5_000_000)
     with gated_server(tmp_path) as running, ExitStack() as stack:
         running.go.set()
         running.server.start()
@@ -175,4 +175,6 @@ def test_clients_leave_descriptors_for_the_database_and_the_helper() -> None:
     """The API and the metrics have their own connections. systemd's default is 1024."""
     unit = (ROOT / "systemd" / "lunshared.service").read_text()
     found = re.search(r"^LimitNOFILE=(\d+)$", unit, re.M)
-    assert int(found[1] if found else 1024) >= 2 * connections.MAX_CONNECTIONS + 1024
+    assert (
+        int(found[1] if found else 1024) >= 2 * connection_loop.MAX_CONNECTIONS + 1024
+    )

@@ -69,6 +69,7 @@ def test_every_file_that_a_node_needs_is_packaged() -> None:
         "LICENSE",
         "docs/*.md",
         "docs/decisions/*.md",
+        "docs/kernel-reports/*.md",
         "docs/loopback-workflow.yml",
         "docs/openapi.json",
     }

@@ -16,7 +16,7 @@ from typing import Any
 from lunshare.agent.http.answer import App
 from lunshare.agent.http.binding import bound_address, listening_socket
 from lunshare.agent.http.connection import Connection, Owner
-from lunshare.agent.http.connections import ConnectionLoop
+from lunshare.agent.http.connection_loop import ConnectionLoop
 from lunshare.agent.http.tls import Certificates
 from lunshare.agent.listen_addresses import Address
 from lunshare.agent.model.errors import StartupError
