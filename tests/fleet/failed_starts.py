@@ -48,6 +48,7 @@ class CinderVolume:
     host: str = f"{HOST}#ours"
     size: int = 1
     admin_metadata: dict[str, str] = field(default_factory=dict)
+    volume_type: None = None
 
     @property
     def name_id(self) -> str:

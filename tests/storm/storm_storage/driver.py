@@ -57,7 +57,7 @@ def _key(name: str, options: Mapping[str, Any], known: list[cfg.Opt]) -> object:
 
 
 class StormVolumes(FakeVolumes):
-    """``FakeVolumes`` in the storage's process."""
+    """``FakeVolumes`` in the storage's process, which reports no events of disks."""
 
     ROLE = "volumes"
     OPTIONS: ClassVar[list[cfg.Opt]] = [*FakeVolumes.OPTIONS, SOCKET, PATIENCE, CLOSED]
@@ -95,7 +95,7 @@ class StormTarget(FakeTarget):
         self.key = _key(name, options, FakeTarget.OPTIONS)
 
 
-for _name, _verb in _verbs(VolumeDriver).items():
+for _name, _verb in _verbs(VolumeDriver, "follow_storage").items():
     setattr(StormVolumes, _name, _verb)
 for _name, _verb in _verbs(TargetDriver, "connection_info", "connection").items():
     setattr(StormTarget, _name, _verb)
