@@ -107,7 +107,7 @@ def _server(
     assembly: Assembly,
     addresses: Sequence[Address],
     certificates: Mapping[Address, Certificates | None],
-) -> listener.Server:
+) -> listener.HttpServer:
     return listener.serve(
         assembly.app,
         addresses,
@@ -119,7 +119,7 @@ def _server(
 
 def serve(
     assembly: Assembly,
-    servers: Sequence[listener.Server],
+    servers: Sequence[listener.HttpServer],
     stop: StopSignals,
     late: bool,
 ) -> None:
@@ -136,12 +136,14 @@ def serve(
     notify("STOPPING=1")
 
 
-def _reload(servers: Sequence[listener.Server]) -> None:
+def _reload(servers: Sequence[listener.HttpServer]) -> None:
     for server in servers:
         server.reload()
 
 
-def close(assembly: Assembly, server: listener.Server | None, seconds: float) -> None:
+def close(
+    assembly: Assembly, server: listener.HttpServer | None, seconds: float
+) -> None:
     """Let requests and steps in progress end, all of them within ``seconds``.
 
     Exports are not changed: hosts continue while the daemon is stopped.

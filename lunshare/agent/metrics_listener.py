@@ -39,7 +39,7 @@ def create(
     conf: cfg.ConfigOpts,
     certificates: Mapping[Address, tls.Certificates | None],
     metrics: Metrics,
-) -> listener.Server | None:
+) -> listener.HttpServer | None:
     """Return the bound server of ``configured``, or None if there is no address.
 
     :raises StartupError: an address cannot be bound.

@@ -152,7 +152,7 @@ def test_new_clients_do_not_delay_those_that_are_connected(tmp_path: Path) -> No
     addresses = [Address(str(tmp_path / name)) for name in ("a.sock", "b.sock")]
     made = [listener.Listener(_no_content, each, 1000, None) for each in addresses]
     made[1].socket = flooded = Flooded(fileno=made[1].socket.detach())
-    server = listener.Server(made, 1)
+    server = listener.HttpServer(made, 1)
     with socket.socket(socket.AF_UNIX) as flood, socket.socket(socket.AF_UNIX) as wire:
         wire.settimeout(10)
         flood.connect(str(addresses[1].bind))

@@ -77,7 +77,7 @@ def test_every_file_that_a_node_needs_is_packaged() -> None:
 
 
 def test_a_file_that_starts_a_daemon_is_not_in_the_fast_loop() -> None:
-    starts = r"^from tests\.(?:daemon|api\.identity_daemon|api\.clients) import"
+    starts = r"^from tests\.(?:stands\.daemon|api\.identity_daemon|api\.clients) import"
     starts += r"|^from tests\.api import .*\bclients\b"
     texts = {file: file.read_text() for file in ROOT.glob("tests/api/test_*.py")}
     found = {file for file, text in texts.items() if re.search(starts, text, re.M)}

@@ -9,8 +9,8 @@ import pytest
 from lunshare.agent.http import request_parser
 from lunshare.agent.http.request_parser import (
     HEAD_MAX,
+    ParsedRequest,
     Refusal,
-    Request,
     RequestParser,
 )
 from tests.ambiguous_requests import CHUNKED, GET, LENGTH, READ_AS_ONE, REFUSED
@@ -35,7 +35,7 @@ class Parsed:
     def __init__(self, data: bytes, step: int = 65536, body_max: int = BODY_MAX):
         """``step``: bytes that arrive at once."""
         self.parser = RequestParser(body_max)
-        self.requests: list[Request] = []
+        self.requests: list[ParsedRequest] = []
         #: After how many bytes each request was complete.
         self.ends: list[int] = []
         self.refusal: Refusal | None = None
@@ -55,7 +55,7 @@ class Parsed:
         return self.refusal is None
 
 
-def read(line: str, *fields: str) -> Request:
+def read(line: str, *fields: str) -> ParsedRequest:
     text = "".join(f"{part}\r\n" for part in (line, *fields, ""))
     parsed = Parsed(text.encode("latin-1"))
     if parsed.refusal:

@@ -39,7 +39,7 @@ class RequestState:
         self.project = ""
 
 
-class Request(falcon.Request):
+class ApiRequest(falcon.Request):
     """falcon's request with a RequestState."""
 
     context_type = RequestState
@@ -59,7 +59,7 @@ class Middleware:
         self._origins = Origins(*settings.names)
         self._access_log = AccessLog(measured, routes.HEALTH)
 
-    def process_request(self, req: Request, resp: falcon.Response) -> None:
+    def process_request(self, req: ApiRequest, resp: falcon.Response) -> None:
         """Read identity and version; remove the project from the path."""
         req.context.request_id = request_scope.begin(req.env)
         if req.method not in falcon.COMBINED_METHODS:
@@ -77,7 +77,7 @@ class Middleware:
         if req.path.startswith(_API):
             self._enter(req, req.context)
 
-    def _enter(self, req: Request, state: RequestState) -> None:
+    def _enter(self, req: ApiRequest, state: RequestState) -> None:
         path, project = routes.without_project(req.path)
         if project == "":
             raise faults.no_such_path()
@@ -87,7 +87,7 @@ class Middleware:
         req.path = path
 
     def process_resource(
-        self, req: Request, resp: falcon.Response, resource: object, params: object
+        self, req: ApiRequest, resp: falcon.Response, resource: object, params: object
     ) -> None:
         """Refuse an item without an id, whose path falcon takes for the collection."""
         if (
@@ -97,7 +97,7 @@ class Middleware:
             raise faults.no_such_path()
 
     def process_response(
-        self, req: Request, resp: falcon.Response, resource: object, ok: bool
+        self, req: ApiRequest, resp: falcon.Response, resource: object, ok: bool
     ) -> None:
         """Set the headers that every answer has."""
         state = req.context
@@ -110,7 +110,9 @@ class Middleware:
         self._note(req, resp, state)
         request_scope.end()
 
-    def _note(self, req: Request, resp: falcon.Response, state: RequestState) -> None:
+    def _note(
+        self, req: ApiRequest, resp: falcon.Response, state: RequestState
+    ) -> None:
         size = 0 if req.method == "HEAD" else len(resp.data or b"")
         status, ident = resp.status_code, state.request_id
         self._access_log.note(req, status, size, state.ctx, ident)

@@ -19,7 +19,7 @@ from lunshare.agent.api import faults, microversions, routes
 from lunshare.agent.api.access_rules import AccessRules
 from lunshare.agent.api.exchange import Answer, Call
 from lunshare.agent.api.faults import Fault
-from lunshare.agent.api.middleware import Middleware, Request
+from lunshare.agent.api.middleware import ApiRequest, Middleware
 from lunshare.agent.api.missing_features import fault_of
 from lunshare.agent.api.requests import bodies
 from lunshare.agent.api.routes import Route
@@ -36,7 +36,7 @@ def build_app(
 ) -> Callable[..., Any]:
     """Return the WSGI application over these services. May raise StartupError."""
     every = Middleware(settings, rules.is_admin, services.recorded.request)
-    app = falcon.App(middleware=[every], request_type=Request, media_type=_JSON)
+    app = falcon.App(middleware=[every], request_type=ApiRequest, media_type=_JSON)
     app.req_options.strip_url_path_trailing_slash = True
     app.add_error_handler(Exception, _failed)
     app.add_error_handler(falcon.HTTPError, _refused)
@@ -64,7 +64,7 @@ class Resource:
             setattr(self, f"on_{method.lower()}", responder)
 
     def _answer(
-        self, route: Route, req: Request, resp: falcon.Response, **args: str
+        self, route: Route, req: ApiRequest, resp: falcon.Response, **args: str
     ) -> None:
         state = req.context
         version = state.version or microversions.MIN
@@ -91,12 +91,12 @@ class Resource:
         )
         _send(resp, route.handler(call))
 
-    def _refuse(self, req: Request, resp: falcon.Response, **args: str) -> None:
+    def _refuse(self, req: ApiRequest, resp: falcon.Response, **args: str) -> None:
         use = f"Use one of {self._allowed} here."
         raise fault_of(req.path) or Fault(405, use, {"Allow": self._allowed})
 
 
-def _query(req: Request) -> dict[str, str]:
+def _query(req: ApiRequest) -> dict[str, str]:
     """Return each parameter once. The last one of a repeated parameter counts."""
     return {
         key: value if isinstance(value, str) else value[-1]
@@ -112,7 +112,7 @@ class _Body:
 
     __slots__ = ("_limit", "_req", "_values")
 
-    def __init__(self, req: Request, limit: int) -> None:
+    def __init__(self, req: ApiRequest, limit: int) -> None:
         self._req, self._limit = req, limit
         self._values: list[Any] = []
 
@@ -123,7 +123,7 @@ class _Body:
         return self._values[0]
 
 
-def _body(req: Request, limit: int) -> Any:
+def _body(req: ApiRequest, limit: int) -> Any:
     """Return the JSON of the request. Without chunks, Content-Length is its size."""
     chunked = req.env.get("wsgi.input_terminated", False)
     length = None if chunked else req.content_length or 0
@@ -138,13 +138,13 @@ def _send(resp: falcon.Response, answer: Answer) -> None:
 
 
 def _failed(
-    req: Request, resp: falcon.Response, error: Exception, args: Mapping[str, str]
+    req: ApiRequest, resp: falcon.Response, error: Exception, args: Mapping[str, str]
 ) -> None:
     _send(resp, faults.answer(error, req.context.request_id))
 
 
 def _refused(
-    req: Request,
+    req: ApiRequest,
     resp: falcon.Response,
     error: falcon.HTTPError,
     args: Mapping[str, str],

@@ -41,7 +41,7 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-class Node:
+class NodeClient:
     """A node by its endpoint: ``http://HOST:PORT/v3``, https, or ``unix:PATH``."""
 
     def __init__(self, endpoint: str) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from lunshare.agent.cli.client import Node, Refused
+from lunshare.agent.cli.client import NodeClient, Refused
 from lunshare.agent.cli.table import table
 
 _GIB = 1024**3
@@ -36,7 +36,7 @@ class Result(NamedTuple):
     code: int = DONE
 
 
-def pools(node: Node, arguments: Namespace) -> Result:
+def pools(node: NodeClient, arguments: Namespace) -> Result:
     """List the pools: capacity, capabilities and problems."""
     pools = node.get("/scheduler-stats/get_pools?detail=true")["pools"]
     head = ("POOL", "STATE", "TOTAL", "FREE", "PROVISIONED", "VOLUMES", "WIPING")
@@ -60,7 +60,7 @@ def _pool(name: str, caps: dict[str, Any]) -> list[Any]:
     ]
 
 
-def explain(node: Node, arguments: Namespace) -> Result:
+def explain(node: NodeClient, arguments: Namespace) -> Result:
     """Show which pool a volume would get, and why each other pool would not be used."""
     volume = {"size": arguments.size, "volume_type": arguments.type}
     volume["availability_zone"] = arguments.zone
@@ -87,7 +87,7 @@ def explain(node: Node, arguments: Namespace) -> Result:
     )
 
 
-def errors(node: Node, arguments: Namespace) -> Result:
+def errors(node: NodeClient, arguments: Namespace) -> Result:
     """List volumes, snapshots and attachments with the reason of their status."""
     items = [
         {"kind": kind, **{key: item.get(key) for key in _ERROR_KEYS}}
@@ -99,7 +99,7 @@ def errors(node: Node, arguments: Namespace) -> Result:
     return Result(items, table(("KIND", "ID", "NAME", "STATUS", "REASON"), rows))
 
 
-def _every(node: Node, resource: str) -> Iterator[dict[str, Any]]:
+def _every(node: NodeClient, resource: str) -> Iterator[dict[str, Any]]:
     """Yield every item of a resource in all projects, page by page."""
     query = {"all_tenants": "1", "sort": "created_at:asc"}
     while True:
@@ -110,7 +110,7 @@ def _every(node: Node, resource: str) -> Iterator[dict[str, Any]]:
         query["marker"] = page[resource][-1]["id"]
 
 
-def hosts(node: Node, arguments: Namespace) -> Result:
+def hosts(node: NodeClient, arguments: Namespace) -> Result:
     """List which host has which volume, in which mode, with which session."""
     condition = (
         {"volume_id": volume_id(node, arguments.volume)} if arguments.volume else {}
@@ -124,7 +124,7 @@ def hosts(node: Node, arguments: Namespace) -> Result:
     return Result(hosts, text, DISAGREEMENT if wrong else DONE)
 
 
-def volume_id(node: Node, name: str) -> str:
+def volume_id(node: NodeClient, name: str) -> str:
     """Return the id of a volume, given its id or its name."""
     if _UUID.fullmatch(name):
         return name
@@ -154,7 +154,7 @@ def _host(host: dict[str, Any]) -> list[Any]:
     ]
 
 
-def orphans(node: Node, arguments: Namespace) -> Result:
+def orphans(node: NodeClient, arguments: Namespace) -> Result:
     """List exports, disks and snapshots that lunshare created and that have no row."""
     orphans = node.get("/lunshare/orphans")["orphans"]
     rows = [
@@ -164,7 +164,7 @@ def orphans(node: Node, arguments: Namespace) -> Result:
     return Result(orphans, table(("KIND", "ID", "BACKEND", "WHERE"), rows))
 
 
-def recover(node: Node, arguments: Namespace) -> Result:
+def recover(node: NodeClient, arguments: Namespace) -> Result:
     """Recover a volume from an orphaned disk. It keeps its id and is available."""
     body = {
         "id": arguments.volume,
@@ -175,7 +175,7 @@ def recover(node: Node, arguments: Namespace) -> Result:
     return Result(volume, f"volume {volume['id']} of {volume['size']} GiB is recovered")
 
 
-def delete_orphan(node: Node, arguments: Namespace) -> Result:
+def delete_orphan(node: NodeClient, arguments: Namespace) -> Result:
     """Delete one orphan. Without --yes it only shows what would be deleted."""
     for orphan in node.get("/lunshare/orphans")["orphans"]:
         if (orphan["kind"], orphan["id"]) == (arguments.kind, arguments.id):
@@ -192,7 +192,7 @@ def delete_orphan(node: Node, arguments: Namespace) -> Result:
     return Result(orphan, f"deleted: {orphan['where']}")
 
 
-def wipes(node: Node, arguments: Namespace) -> Result:
+def wipes(node: NodeClient, arguments: Namespace) -> Result:
     """List deleted disks that are still being wiped; sizes are in GiB."""
     wipes = node.get("/lunshare/wipes")["wipes"]
     rows = [
@@ -202,7 +202,7 @@ def wipes(node: Node, arguments: Namespace) -> Result:
     return Result(wipes, table(("NAME", "BACKEND", "SIZE", "LEFT"), rows))
 
 
-def messages(node: Node, arguments: Namespace) -> Result:
+def messages(node: NodeClient, arguments: Namespace) -> Result:
     """List why volumes could not be created, in all projects, newest first."""
     query = urlencode({"all_tenants": 1, "limit": arguments.limit})
     messages = node.get(f"/messages?{query}")["messages"]

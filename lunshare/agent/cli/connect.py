@@ -13,7 +13,7 @@ import contextlib
 from typing import Any
 from urllib.parse import urlencode
 
-from lunshare.agent.cli.client import Node, Refused
+from lunshare.agent.cli.client import NodeClient, Refused
 from lunshare.agent.cli.commands import Result, volume_id
 from lunshare.agent.cli.table import table
 from lunshare.host.initiator import Initiator, InitiatorError, session_user
@@ -38,7 +38,7 @@ def describe(
     )
 
 
-def connect(node: Node, arguments: argparse.Namespace) -> Result:
+def connect(node: NodeClient, arguments: argparse.Namespace) -> Result:
     """Attach a volume to this host and log in; print the path of its disk."""
     initiator = Initiator(arguments.multipath)
     body = {
@@ -58,7 +58,7 @@ def connect(node: Node, arguments: argparse.Namespace) -> Result:
     return _result(attachment, path)
 
 
-def disconnect(node: Node, arguments: argparse.Namespace) -> Result:
+def disconnect(node: NodeClient, arguments: argparse.Namespace) -> Result:
     """Flush and remove the disk of a volume, log out, and end the attachment."""
     initiator = Initiator(arguments.multipath)
     volume = volume_id(node, arguments.volume)
@@ -84,7 +84,7 @@ def _connection(attachment: dict[str, Any]) -> dict[str, Any]:
 
 
 def _attachment_of_this_host(
-    node: Node, volume: str, attachment: str | None
+    node: NodeClient, volume: str, attachment: str | None
 ) -> dict[str, Any]:
     """Return the attachment whose CHAP user this host's session has.
 
@@ -111,7 +111,7 @@ def _attachment_of_this_host(
 
 
 def _undo(
-    node: Node, initiator: Initiator, attachment: dict[str, Any], path: str
+    node: NodeClient, initiator: Initiator, attachment: dict[str, Any], path: str
 ) -> None:
     """End what ``connect`` has begun. What fails here hides no first error."""
     with contextlib.suppress(Exception):

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from lunshare.agent.cli import commands, connect, users
-from lunshare.agent.cli.client import Node, Refused, Unreachable
+from lunshare.agent.cli.client import NodeClient, Refused, Unreachable
 from lunshare.host.initiator import InitiatorError
 
 DEFAULT = "unix:/run/lunshared/api.sock"
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code."""
     arguments = _parser().parse_args(argv)
     try:
-        result = arguments.command(Node(arguments.endpoint), arguments)
+        result = arguments.command(NodeClient(arguments.endpoint), arguments)
     except Refused as error:
         return _failed(str(error), commands.REFUSED)
     except Unreachable as error:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from lunshare.agent import users_file
-from lunshare.agent.cli.client import Node, Refused
+from lunshare.agent.cli.client import NodeClient, Refused
 from lunshare.agent.cli.commands import Result
 from lunshare.agent.cli.table import table
 from lunshare.agent.users_file import User, UsersFileError
@@ -28,7 +28,7 @@ _ROLES = "admin, member, reader, service"
 Users = dict[str, User]
 
 
-def add(node: Node, arguments: Namespace) -> Result:
+def add(node: NodeClient, arguments: Namespace) -> Result:
     """Add a user, or give one a new password. It is read from standard input."""
     with users_file.changing(arguments.file) as users:
         former = users.get(arguments.name, User(arguments.name, b"", ("reader",)))
@@ -40,7 +40,7 @@ def add(node: Node, arguments: Namespace) -> Result:
     return _shown([users[arguments.name]])
 
 
-def remove(node: Node, arguments: Namespace) -> Result:
+def remove(node: NodeClient, arguments: Namespace) -> Result:
     """Remove a user. Its password is refused at once."""
     with users_file.changing(arguments.file) as users:
         user = _require(users, arguments.name)
@@ -48,7 +48,7 @@ def remove(node: Node, arguments: Namespace) -> Result:
     return _shown([user])
 
 
-def set_roles(node: Node, arguments: Namespace) -> Result:
+def set_roles(node: NodeClient, arguments: Namespace) -> Result:
     """Replace the roles of a user."""
     with users_file.changing(arguments.file) as users:
         former = _require(users, arguments.name)
@@ -56,12 +56,12 @@ def set_roles(node: Node, arguments: Namespace) -> Result:
     return _shown([users[arguments.name]])
 
 
-def list_users(node: Node, arguments: Namespace) -> Result:
+def list_users(node: NodeClient, arguments: Namespace) -> Result:
     """List the users, their roles and their projects."""
     return _shown(users_file.read(arguments.file).values())
 
 
-def run(node: Node, arguments: Namespace) -> Result:
+def run(node: NodeClient, arguments: Namespace) -> Result:
     """Manage the users of auth_strategy = http_basic."""
     try:
         result: Result = arguments.verb(node, arguments)

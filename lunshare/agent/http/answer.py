@@ -25,7 +25,7 @@ _FAILED_HEAD = f"HTTP/1.1 {_FAILED}".encode()
 _LINE_END = re.compile("[\r\n\0]")
 
 
-class Answer:
+class WsgiAnswer:
     """The answer of the application to one request."""
 
     def __init__(self) -> None:
@@ -77,14 +77,14 @@ class Answer:
         return any(name.lower() == "content-length" for name, _ in self._headers)
 
 
-def call(app: App, environ: dict[str, Any]) -> Answer:
+def call(app: App, environ: dict[str, Any]) -> WsgiAnswer:
     """Return the answer of the application; 500 if it fails."""
-    answer = Answer()
+    answer = WsgiAnswer()
     try:
         answer.fill(app, environ)
     except Exception:
         LOG.exception("[http] request failed unexpectedly")
-        return Answer()
+        return WsgiAnswer()
     return answer
 
 

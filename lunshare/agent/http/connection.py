@@ -13,8 +13,8 @@ from typing import Any, Protocol, cast
 
 import orjson
 
-from lunshare.agent.http.answer import Answer, App, call, date_header
-from lunshare.agent.http.request_parser import Refusal, Request, RequestParser
+from lunshare.agent.http.answer import App, WsgiAnswer, call, date_header
+from lunshare.agent.http.request_parser import ParsedRequest, Refusal, RequestParser
 from lunshare.agent.request_scope import BEGAN
 
 #: Bytes of an answer that are given to the socket at once.
@@ -80,7 +80,7 @@ class Connection(asyncio.BufferedProtocol):
         self.socket: asyncio.Transport | None = None
         self._stream: asyncio.Transport | None = None
         self.state, self.since = State.READING, time.monotonic()
-        self._request: Request | None = None
+        self._request: ParsedRequest | None = None
         self._complete_at = 0.0
         self._unsent = memoryview(b"")
         self._answer_size = 0
@@ -110,7 +110,7 @@ class Connection(asyncio.BufferedProtocol):
         is_sending = self.state is State.SENDING or self._has_unwritten()
         return self._answer_size if is_sending else 0
 
-    def _complete(self) -> Request:
+    def _complete(self) -> ParsedRequest:
         if self._request is None:
             raise AssertionError("there is no complete request")
         return self._request
@@ -220,7 +220,7 @@ class Connection(asyncio.BufferedProtocol):
         result = call(self._app, environ)
         return result.data(is_head, self._connection_header(request, result))
 
-    def _connection_header(self, request: Request, result: Answer) -> str:
+    def _connection_header(self, request: ParsedRequest, result: WsgiAnswer) -> str:
         """Return it, and decide whether the connection ends with this answer."""
         is_cut = request.is_cut or result.ends_connection
         self._closes_at_once = not (is_cut or request.keeps)

@@ -18,6 +18,7 @@ import ssl
 import threading
 import time
 from asyncio import sslproto
+from collections import deque
 from collections.abc import Callable, Sequence
 from socket import socket as Socket
 from typing import Any, Protocol
@@ -103,6 +104,8 @@ class ConnectionLoop:
         self._is_serving = self._is_refusing = False
         self._ended = threading.Event()
         self._running = 0
+        self._answers: deque[tuple[Connection, bytes]] = deque()
+        self._is_woken = False
         self._full_turns = 0
         self._log_after = 0.0
 
@@ -137,12 +140,22 @@ class ConnectionLoop:
             self._loop.close()
 
     def answered(self, connection: Connection, data: bytes) -> None:
-        """Send an answer. Any thread may call it."""
-        self._call(self._send, connection, data)
+        """Send an answer soon. Any thread may call it.
 
-    def _send(self, connection: Connection, data: bytes) -> None:
-        self._running -= 1
-        connection.send(data)
+        One wakeup of the loop serves all answers that came before it: a wakeup is a
+        system call, which hands the interpreter to another thread.
+        """
+        self._answers.append((connection, data))
+        if not self._is_woken:
+            self._is_woken = True
+            self._call(self._send_answers)
+
+    def _send_answers(self) -> None:
+        self._is_woken = False  # before the look: what comes later wakes again
+        while self._answers:
+            connection, data = self._answers.popleft()
+            self._running -= 1
+            self._loop.call_soon(connection.send, data)
 
     def _call(self, function: Callable[..., object], *args: object) -> None:
         """Call it in the thread of the loop, if that has not ended."""

@@ -91,7 +91,7 @@ def _peer_uid(client: socket.socket) -> str:
     return str(_PEER.unpack(peer)[1])
 
 
-class Server:
+class HttpServer:
     """All listeners, whose requests the same threads answer.
 
     No thread waits for a client.
@@ -172,7 +172,7 @@ def serve(
     certificates: Callable[[Address], Certificates | None] = lambda _: None,
     *,
     option: str = "listen",
-) -> Server:
+) -> HttpServer:
     """Return a bound server. The caller starts and stops it.
 
     ``max_body``: the largest request body in bytes that the app accepts.
@@ -189,7 +189,7 @@ def serve(
         for listener in listeners:
             listener.socket.close()
         raise
-    return Server(listeners, threads)
+    return HttpServer(listeners, threads)
 
 
 def _bound(

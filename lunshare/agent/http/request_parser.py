@@ -52,7 +52,7 @@ def _malformed(reason: object) -> Refusal:
 
 
 @dataclass(slots=True)
-class Request:
+class ParsedRequest:
     """A request. ``environ``: its part of the environment of WSGI."""
 
     environ: dict[str, str]
@@ -74,9 +74,9 @@ class RequestParser:
         """``body_max``: the largest body, in bytes."""
         self._body_max = body_max
         self._parser = httptools.HttpRequestParser(self)
-        self._complete: deque[Request] = deque()
+        self._complete: deque[ParsedRequest] = deque()
         self._refusal: Refusal | None = None
-        self._request: Request | None = None
+        self._request: ParsedRequest | None = None
         self._environ: dict[str, str] = {}
         self._target = b""
         self._fields = self._head_size = 0
@@ -114,7 +114,7 @@ class RequestParser:
             position += _PIECE
         self.unparsed += data[position:]
 
-    def next(self) -> Request | None:
+    def next(self) -> ParsedRequest | None:
         """Return the next complete request, if there is one.
 
         :raises Refusal: answer it, and read no more of this connection.
@@ -201,7 +201,7 @@ class RequestParser:
         environ["PATH_INFO"] = _path(path)
         environ["QUERY_STRING"] = query.decode("latin-1")
         keeps = self._parser.should_keep_alive() and not _is_last(environ)
-        self._request = Request(environ, is_new, keeps)
+        self._request = ParsedRequest(environ, is_new, keeps)
         if int(environ.get("CONTENT_LENGTH", 0)) > self._body_max:
             self._request.is_cut = True  # the application refuses it by its head
             self._end()
