@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import importlib
 import logging
 import os
 import signal
@@ -171,7 +170,6 @@ class Daemon:
 @functools.cache
 def prepare() -> None:
     """Import once what each daemon would import at its start."""
-    importlib.import_module("alembic.runtime.environment")
     registry.volume_driver("lvm")
     registry.target_driver("lio")
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,9 +53,7 @@ def test_a_disk_that_is_open_briefly_is_managed(root: Root) -> None:
     backend, volume = build_lvm(counting, lvm_type="default"), new_volume(SIZE)
     run("lvcreate", "-y", "-Wn", f"-L{SIZE}b", "-n", "theirs", GROUP)
     with open_for_a_second("theirs"):
-        began = time.monotonic()
         assert backend.manage(volume, "theirs").volume_id == volume.id
-        assert time.monotonic() - began < 4.0
     assert counting.programs["lvs"] <= 4
     backend.delete(volume.id)
 
