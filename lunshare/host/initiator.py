@@ -7,6 +7,7 @@ os-brick calls ``iscsiadm`` and needs root. It is the extra ``initiator``.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import warnings
@@ -100,16 +101,22 @@ class Initiator:
         )
 
 
-def session_user(target: str) -> str | None:
-    """Return the CHAP user with which this host is logged in to a target, else None."""
-    for session in _SESSIONS.glob("session*"):
-        if _text(session / "targetname") == target:
-            return _text(session / "username")
-    return None
+def session_users(target: str | None) -> set[str]:
+    """Return the CHAP users with which this host is logged in to a target."""
+    users = (
+        _text(session / "username")
+        for session in _SESSIONS.glob("session*")
+        if _text(session / "targetname") == target
+    )
+    return {user for user in users if user}
 
 
 def in_use_problem(path: str) -> str:
-    """Return why a disk must not be removed now (a mount, a holder), or ""."""
+    """Return why a disk must not be removed now, or "".
+
+    A mount or a holder is named. Whatever else has it exclusively (swap, a mount of a
+    container) is found by an exclusive open of each partition, open(2).
+    """
     path = os.path.realpath(path)
     disk = os.path.basename(path)
     devices = {f"/dev/{name}" for name in _partitions(disk)}
@@ -119,7 +126,19 @@ def in_use_problem(path: str) -> str:
     for name in _partitions(disk):
         if holders := sorted(os.listdir(_BLOCK_DEVICES / name / "holders")):
             return f"{path} is used by {', '.join(holders)}: deactivate that first"
+    for device in sorted(devices):
+        if _is_exclusive(device):
+            return f"{device} is in use, such as for swap: end that first"
     return ""
+
+
+def _is_exclusive(device: str) -> bool:
+    """Whether something has the device open for itself."""
+    try:
+        os.close(os.open(device, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
+    except OSError as error:
+        return error.errno == errno.EBUSY
+    return False
 
 
 def _partitions(disk: str) -> Iterator[str]:

@@ -147,3 +147,33 @@ def test_a_volume_that_this_host_does_not_have_is_not_disconnected(
     assert "is not logged in" in error
     assert other in error
     assert api.attachments(volume)[0]["id"] == other
+
+
+def test_a_disk_that_is_swap_is_not_disconnected(borrow: BorrowVolume) -> None:
+    volume = borrow()
+    with connected(volume) as mine:
+        path = os.path.realpath(mine["path"])
+        run("mkswap", path)
+        run("swapon", path)
+        code, _, error = lunshare("disconnect", volume)
+        assert (code, error) == (
+            HOST,
+            f"lunshare: {path} is in use, such as for swap: end that first\n",
+        )
+        run("swapoff", path)
+
+
+def test_a_connected_host_does_not_end_the_attachment_of_another(
+    api: Api, borrow: BorrowVolume, host: MakeHost
+) -> None:
+    volume = borrow()
+    other = api.attach(volume, host("reader"), mode="ro")["id"]
+    with connected(volume) as mine:
+        code, _, error = lunshare("disconnect", volume, "--attachment", other)
+        assert (code, error) == (
+            1,
+            f"lunshare: attachment {other} is another host's; this host has:"
+            f" {mine['attachment_id']}\n",
+        )
+        assert Path(mine["path"]).exists()
+        assert len(api.attachments(volume)) == 2

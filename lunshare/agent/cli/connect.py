@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 from lunshare.agent.cli.client import NodeClient, Refused
 from lunshare.agent.cli.commands import Result, volume_id
 from lunshare.agent.cli.table import table
-from lunshare.host.initiator import Initiator, InitiatorError, session_user
+from lunshare.host.initiator import Initiator, InitiatorError, session_users
 
 _ISCSI = "iscsi"
 
@@ -48,22 +48,28 @@ def connect(node: NodeClient, arguments: argparse.Namespace) -> Result:
     if arguments.mode:
         body["mode"] = arguments.mode
     attachment = node.post("/attachments", {"attachment": body})["attachment"]
-    path = ""
+    was_logged_in = _is_logged_in(attachment)
     try:
         path = initiator.connect(_connection(attachment))
         node.post(f"/attachments/{attachment['id']}/action", {"os-complete": None})
     except BaseException:
-        _undo(node, initiator, attachment, path)
+        _undo(node, initiator, attachment, was_logged_in)
         raise
     return _result(attachment, path)
 
 
 def disconnect(node: NodeClient, arguments: argparse.Namespace) -> Result:
-    """Flush and remove the disk of a volume, log out, and end the attachment."""
+    """Flush and remove the disk of a volume, log out, and end the attachment.
+
+    Attachments of one host share its session: it stays until the last of them ends.
+    """
     initiator = Initiator(arguments.multipath)
     volume = volume_id(node, arguments.volume)
-    attachment = _attachment_of_this_host(node, volume, arguments.attachment)
-    initiator.disconnect(_connection(attachment))
+    rows = _attachments(node, volume)
+    own = [row for row in rows if _is_logged_in(row)]
+    attachment = _chosen(rows, own, arguments.attachment, volume)
+    if own == [attachment]:
+        initiator.disconnect(_connection(attachment))
     node.delete(f"/attachments/{attachment['id']}")
     return _result(attachment, "")
 
@@ -83,25 +89,40 @@ def _connection(attachment: dict[str, Any]) -> dict[str, Any]:
     return connection
 
 
-def _attachment_of_this_host(
-    node: NodeClient, volume: str, attachment: str | None
-) -> dict[str, Any]:
-    """Return the attachment whose CHAP user this host's session has.
-
-    :raises Refused: this host has no session to the volume's target.
-    """
+def _attachments(node: NodeClient, volume: str) -> list[dict[str, Any]]:
+    """Return the attachments of a volume, each with its connection_info."""
     query = urlencode({"volume_id": volume, "all_tenants": 1})
-    rows = node.get(f"/attachments?{query}")["attachments"]
-    for row in rows:
-        shown: dict[str, Any] = node.get(f"/attachments/{row['id']}")["attachment"]
-        connection = shown["connection_info"]
-        user = connection.get("auth_username")
-        target = connection.get("target_iqn")
-        if row["id"] == attachment or (
-            not attachment and user and session_user(target) == user
-        ):
-            return shown
-    names = ", ".join(row["id"] for row in rows)
+    ids = [row["id"] for row in node.get(f"/attachments?{query}")["attachments"]]
+    return [node.get(f"/attachments/{row_id}")["attachment"] for row_id in ids]
+
+
+def _is_logged_in(attachment: dict[str, Any]) -> bool:
+    """Whether a session of this host has the attachment's CHAP user: it is its own."""
+    connection = attachment["connection_info"]
+    user = connection.get("auth_username")
+    return user is not None and user in session_users(connection.get("target_iqn"))
+
+
+def _chosen(
+    rows: list[dict[str, Any]],
+    own: list[dict[str, Any]],
+    attachment_id: str | None,
+    volume: str,
+) -> dict[str, Any]:
+    """Return the attachment to end: the one that is named, or this host's only one.
+
+    :raises Refused: there is none, there are several, or it is another host's.
+    """
+    if attachment_id:
+        return _named(rows, own, attachment_id, volume)
+    if len(own) == 1:
+        return own[0]
+    names = ", ".join(row["id"] for row in own or rows)
+    if own:
+        raise Refused(
+            f"this host has {len(own)} attachments of volume {volume}; give"
+            f" --attachment, one of: {names}"
+        )
     raise Refused(
         f"this host is not logged in to volume {volume}; give --attachment, one of:"
         f" {names}"
@@ -110,12 +131,40 @@ def _attachment_of_this_host(
     )
 
 
+def _named(
+    rows: list[dict[str, Any]],
+    own: list[dict[str, Any]],
+    attachment_id: str,
+    volume: str,
+) -> dict[str, Any]:
+    """Return the attachment with this id.
+
+    While this host is logged in, all of its attachments are known, so any other is
+    another host's, whose access would end.
+    """
+    row = next((row for row in rows if row["id"] == attachment_id), None)
+    if row is None:
+        raise Refused(f"volume {volume} has no attachment {attachment_id}")
+    if own and row not in own:
+        raise Refused(
+            f"attachment {attachment_id} is another host's; this host has:"
+            f" {', '.join(other['id'] for other in own)}"
+        )
+    return row
+
+
 def _undo(
-    node: NodeClient, initiator: Initiator, attachment: dict[str, Any], path: str
+    node: NodeClient,
+    initiator: Initiator,
+    attachment: dict[str, Any],
+    was_logged_in: bool,
 ) -> None:
-    """End what ``connect`` has begun. What fails here hides no first error."""
+    """End what ``connect`` has begun. What fails here hides no first error.
+
+    A session from before is another attachment's too, so it stays.
+    """
     with contextlib.suppress(Exception):
-        if path:
+        if _is_logged_in(attachment) and not was_logged_in:
             initiator.disconnect(_connection(attachment))
     with contextlib.suppress(Exception):
         node.delete(f"/attachments/{attachment['id']}")
