@@ -69,7 +69,7 @@ class Driver(abc.ABC):
         """
 
     def follow_storage(self, changed: Callable[[], object]) -> None:  # noqa: B027
-        """Call ``changed`` in a thread of the driver, soon and when storage changes.
+        """From now on call ``changed`` in a thread of the driver when storage changes.
 
         A part of it may be lost, or back; the caller then checks. Most drivers cannot
         tell, and are checked on a timer.

@@ -224,6 +224,7 @@ def test_lost_and_returned_disk_is_checked_within_a_second(
     with second_disk.full():
         thick.create(kept)
     backend.follow_storage()
+    backend.start_check()
     until(lambda: backend.up and backend.capacity and not backend.capacity.closed)
     with backend.checked(closed=away):  # no volume is on it, and all are active
         second_disk.take_away()

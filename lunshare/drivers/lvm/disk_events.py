@@ -10,6 +10,7 @@ disks, and udev reports that too; such an event changes nothing here.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
@@ -64,15 +65,21 @@ def _state(device: Device) -> DiskState:
     return DiskState(uuid, device.attributes.get("size") or b"0")
 
 
-def follow(disks: Callable[[], Collection[str]], changed: Callable[[], object]) -> None:
-    """Call ``changed`` now, and whenever a disk of LVM is lost or back.
+def follow(
+    disks: Callable[[], Collection[str]],
+    changed: Callable[[], object],
+    started: threading.Event,
+) -> None:
+    """Call ``changed`` whenever a disk of LVM is lost or back, after ``started``.
 
     Never returns. ``disks``: see ``BlockDevices``.
     """
     with BlockEvents() as events:
+        differ = BlockDevices(disks).differ
+        started.set()
         while True:
+            while not events.wait(_DAY, differ):
+                pass
             # In this order, so that the caller sees what is not an event any more.
             differ = BlockDevices(disks).differ
             changed()
-            while not events.wait(_DAY, differ):
-                pass

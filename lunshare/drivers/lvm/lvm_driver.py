@@ -51,6 +51,8 @@ from lunshare.drivers.values import (
 LOG = logging.getLogger(__name__)
 
 _MTIME_STABLE_NS = 10**9
+# Until the events of disks are followed: udev lists its devices in some milliseconds.
+_FOLLOW_SECONDS = 5.0
 
 
 class LvmVolumes(VolumeDriver):
@@ -141,12 +143,14 @@ class LvmVolumes(VolumeDriver):
             self._listing.disks_changed()
             changed()
 
+        started = threading.Event()
         threading.Thread(
             target=disk_events.follow,
-            args=(lambda: self._listing.disks, disks_changed),
+            args=(lambda: self._listing.disks, disks_changed, started),
             name=f"disks-{self.name}",
             daemon=True,
         ).start()
+        started.wait(_FOLLOW_SECONDS)
 
     def lost(self, volume_id: str) -> str:
         active = self._lvm.path(f"volume-{volume_id}") in self._activated
