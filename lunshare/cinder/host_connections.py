@@ -38,9 +38,18 @@ LOG = logging.getLogger(__name__)
 def driver_volume(volume: Any) -> Volume:
     """Return Cinder's volume as drivers know it; its size is in bytes.
 
-    After a migration, the disk has the name of another id (``_name_id``).
+    After a migration, the disk has the name of another id (``_name_id``). Only
+    ``exported_volume`` has the type's choice of reservations.
     """
-    return Volume(volume.name_id, volume.size * GIB, _reserves(volume))
+    return Volume(volume.name_id, volume.size * GIB)
+
+
+def exported_volume(volume: Any) -> Volume:
+    """Return Cinder's volume as a target exports it.
+
+    Cinder reads the type's row when it is first asked for, so a detach must not.
+    """
+    return replace(driver_volume(volume), reservations=_reserves(volume))
 
 
 def _reserves(volume: Any) -> bool:
@@ -172,7 +181,7 @@ class HostConnections:
         """
         accesses = self._unfinished.of_volume(self._rows.of_volume(volume))
         if accesses:
-            extended = replace(driver_volume(volume), size=size)
+            extended = replace(exported_volume(volume), size=size)
             self._apply(extended, accesses.values(), set(accesses))
 
     def _answer(self, volume: Any, access: Connector) -> dict[str, Any]:
@@ -350,10 +359,10 @@ class HostConnections:
         """Make the access of one host what it should be, and read no other."""
         access = self._unfinished.of_host(hosts, initiator)
         if access is None and not self._unfinished.of_volume(hosts):
-            changed = self._backend.apply(driver_volume(volume), ())
+            changed = self._apply_accesses(volume, ())
         else:
             accesses = [] if access is None else [access]
-            changed = self._apply(driver_volume(volume), accesses, {initiator})
+            changed = self._apply_accesses(volume, accesses, {initiator})
         LOG.info(
             "[%s] access applied: volume=%s initiator=%s mode=%s changed=%s",
             self._backend.name,
@@ -364,8 +373,17 @@ class HostConnections:
         )
 
     def _apply_rows(self, volume: Any, hosts: VolumeHosts) -> tuple[str, ...]:
-        accesses = self._unfinished.of_volume(hosts).values()
-        return self._apply(driver_volume(volume), accesses)
+        return self._apply_accesses(volume, self._unfinished.of_volume(hosts).values())
+
+    def _apply_accesses(
+        self,
+        volume: Any,
+        accesses: Collection[Connector],
+        only: Collection[str] | None = None,
+    ) -> tuple[str, ...]:
+        """Apply accesses to Cinder's volume; its type is read if there are any."""
+        wanted = exported_volume(volume) if accesses else driver_volume(volume)
+        return self._apply(wanted, accesses, only)
 
 
 def _need_same_mode(initiator: str, has: Mode, asked: Mode, attachment_id: str) -> None:

@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Run by Cinder's Python: an access is opened, and nothing can follow its row.
+"""Run by Cinder's Python: an access whose opening or closing cannot read everything.
 
-The system refuses a thread (pids or memory are used up), or the target has no
-connection_info. Prints, for each case, what is open after the error.
+It is opened, and nothing can follow its row: the system refuses a thread (pids or
+memory are used up), or the target has no connection_info. Or it is closed, and the row
+of the volume's type is lost. Prints, for each case, what is open afterwards.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
+
+from cinder import exception
 
 from lunshare.cinder import chap_secrets
 from lunshare.cinder.host_connections import HostConnections
@@ -48,6 +51,13 @@ class CinderVolume:
     name_id: str = ID
     size: int = 1
     status: str = "reserved"
+    type_is_lost: bool = False
+
+    @property
+    def volume_type(self) -> None:
+        """Cinder reads the type's row when it is first asked for."""
+        if self.type_is_lost:
+            raise exception.VolumeTypeNotFound(volume_type_id="lost")
 
 
 @dataclass
@@ -78,27 +88,46 @@ def refuse(*_: object) -> None:
     raise RuntimeError("can't start new thread")
 
 
-def left_open(reserved: bool, broken: Any) -> dict[str, Any]:
-    """What is open, and stored, after the answer was an error."""
+def assembled(rows: Rows) -> tuple[HostConnections, FakeTarget]:
+    """A backend on the fake drivers, with one volume."""
     fake_storage.reset()
     volumes = FakeVolumes("fake", defaults(FakeVolumes), NoRoot())
     target = FakeTarget("fake", defaults(FakeTarget), NoRoot())
-    backend, rows = Backend(volumes, target), Rows(reserved)
+    backend = Backend(volumes, target)
     backend.create(Volume(ID, 1024**3))
-    connections = HostConnections(backend, rows)  # type: ignore[arg-type]
+    return HostConnections(backend, rows), target  # type: ignore[arg-type]
+
+
+def left_open(reserved: bool, broken: Any) -> dict[str, Any]:
+    """What is open, and stored, after the answer was an error."""
+    rows = Rows(reserved)
+    connections, target = assembled(rows)
     try:
         with broken(target):
             connections.attach(CinderVolume(), dict(SENT))
         error = ""
     except Exception as raised:
         error = str(raised)
-    live = target.observe_volume(ID)
     return {
         "error": error,
-        "open": [each.initiator for each in live.connectors] if live else [],
+        "open": initiators(target),
         "direct": list(rows.direct),
         "opening": len(connections._unfinished._opening),
     }
+
+
+def detached_without_type(sent: dict[str, str] | None) -> dict[str, list[str]]:
+    """What is open before and after a detach that cannot read the volume's type."""
+    connections, target = assembled(Rows(reserved=False))
+    connections.attach(CinderVolume(), dict(SENT))
+    before = initiators(target)
+    connections.detach(CinderVolume(type_is_lost=True), sent)
+    return {"before": before, "after": initiators(target)}
+
+
+def initiators(target: FakeTarget) -> list[str]:
+    live = target.observe_volume(ID)
+    return [connector.initiator for connector in live.connectors] if live else []
 
 
 def no_thread(_target: FakeTarget) -> Any:
@@ -110,15 +139,21 @@ def no_answer(target: FakeTarget) -> Any:
     return mock.patch.object(target, "connection_info", side_effect=failed)
 
 
+def main() -> dict[str, Any]:
+    return {
+        "unfollowed": {
+            f"{'attachment' if reserved else 'direct'}, {broken.__name__}": (
+                left_open(reserved, broken)
+            )
+            for reserved in (True, False)
+            for broken in (no_thread, no_answer)
+        },
+        "without type": {
+            "the host": detached_without_type(SENT),
+            "any host": detached_without_type(None),
+        },
+    }
+
+
 if __name__ == "__main__":
-    print(
-        json.dumps(
-            {
-                f"{'attachment' if reserved else 'direct'}, {broken.__name__}": (
-                    left_open(reserved, broken)
-                )
-                for reserved in (True, False)
-                for broken in (no_thread, no_answer)
-            }
-        )
-    )
+    print(json.dumps(main()))
