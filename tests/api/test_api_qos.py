@@ -182,17 +182,35 @@ def test_a_type_has_at_most_one_of_them(api: Api):
     assert associated(api, first) == [kind["id"]]
 
 
-@pytest.mark.parametrize("consumer", ["back-end", "both"])
-def test_limits_that_no_backend_enforces_are_refused(api: Api, consumer: str):
-    made, kind = qos(api, consumer=consumer), api.type()
+def test_limits_that_no_backend_enforces_are_refused(api: Api):
+    made, kind = qos(api, consumer="back-end"), api.type()
     path = f"/qos-specs/{made['id']}"
     sentence = api.fault(400, "GET", f"{path}/associate?vol_type_id={kind['id']}")
     assert "no backend of this node enforces" in sentence
     api("PUT", path, {"qos_specs": {"consumer": "front-end"}})
     associate(api, made, kind)
-    sentence = api.fault(400, "PUT", path, {"qos_specs": {"consumer": consumer}})
+    sentence = api.fault(400, "PUT", path, {"qos_specs": {"consumer": "back-end"}})
     assert "no backend of this node enforces" in sentence
     assert api("GET", path)["qos_specs"]["consumer"] == "front-end"
+
+
+def test_a_host_gets_its_part_of_specs_for_both_and_the_rest_is_named(
+    api: Api, caplog: pytest.LogCaptureFixture
+):
+    made, kind = qos(api, consumer="both", read_iops_sec="100"), api.type()
+    caplog.clear()
+    associate(api, made, kind)
+    assert f"qos_specs {made['name']}: hosts enforce them, the backends" in caplog.text
+    assert associated(api, made) == [kind["id"]]
+    volume = api.volume(volume_type=kind["id"])
+    row = api.attachment(volume["id"], connector=connector("h"))
+    assert row["connection_info"]["qos_specs"] == {"read_iops_sec": "100"}
+    caplog.clear()
+    path = f"/qos-specs/{made['id']}"
+    api("PUT", path, {"qos_specs": {"consumer": "front-end"}})
+    assert "enforce" not in caplog.text
+    api("PUT", path, {"qos_specs": {"consumer": "both"}})
+    assert f"qos_specs {made['name']}: hosts enforce them, the backends" in caplog.text
 
 
 def test_specs_of_a_type_are_deleted_only_with_force(api: Api):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -55,6 +56,25 @@ def test_create_show_rename_delete(api: Api):
     api("DELETE", path, status=202)
     api.gone(path)
     assert made["id"] not in fake_storage.storage("api").snapshots
+
+
+@pytest.mark.parametrize("version", ["3.0", "3.71"])
+def test_a_list_has_filters_by_zone_and_host_of_the_volume(api: Api, version: str):
+    one, volume = api.at(version), api.volume()
+    made = api.snapshot(volume["id"])
+    host = api.shown(volume["id"])["os-vol-host-attr:host"]
+    own = ("availability_zone=nova", f"host={host.partition('#')[0]}")
+    for text in (*own, f"host={quote(host)}", f"host={host.partition('@')[0]}"):
+        for path in ("/snapshots", "/snapshots/detail"):
+            (row,) = one("GET", f"{path}?{text}")["snapshots"]
+            assert row["id"] == made["id"], text
+    for text in ("availability_zone=other", "host=other", f"host={quote(host)}x"):
+        assert one("GET", f"/snapshots?{text}")["snapshots"] == [], text
+    if version != "3.0":
+        counted = api("GET", f"/snapshots?with_count=true&{'&'.join(own)}")
+        assert counted["count"] == 1
+        sorted_by = api("GET", "/snapshots?sort=availability_zone:asc")["snapshots"]
+        assert [row["id"] for row in sorted_by] == [made["id"]]
 
 
 LATER = {"3.14": "group_snapshot_id", "3.41": "user_id", "3.65": "consumes_quota"}

@@ -47,6 +47,14 @@ def test_another_content_type_is_415(api: Api, method: str, path: str):
     assert sentence == "Content-Type must be application/json."
 
 
+def test_the_media_type_that_the_versions_name_is_accepted(api: Api):
+    (version,) = api.client.simulate_get("/v3").json["versions"]
+    (media,) = version["media-types"]
+    asked = {"volume": {"size": 1}}
+    for kind in (media["type"], media["type"].partition(";")[0]):
+        api("POST", "/volumes", asked, 202, headers={"Content-Type": kind})
+
+
 def test_a_body_without_a_content_type_is_415(api: Api):
     asked = {"volume": {"size": 1}}
     said = api.fault(415, "POST", "/volumes", asked, headers={"Content-Type": None})

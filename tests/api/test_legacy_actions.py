@@ -286,7 +286,8 @@ BAD: list[dict[str, Any]] = [
     {"os-initialize_connection": {"connector": {}}},
     {"os-initialize_connection": {"connector": {"host": "h"}}},
     {"os-initialize_connection": {"connector": connector("h", initiator="x")}},
-    {"os-terminate_connection": {"connector": None}},
+    {"os-terminate_connection": {"connector": {}}},
+    {"os-terminate_connection": {}},
 ]
 
 
@@ -295,6 +296,38 @@ def test_an_invalid_body_is_400_and_attaches_nothing(api: Api, action: dict[str,
     volume = api.volume()
     api.refused(400, volume["id"], action)
     assert status(api, volume) == "available"
+
+
+TERMINATE_NULL: dict[str, Any] = {"os-terminate_connection": {"connector": None}}
+
+
+def test_no_connector_ends_the_only_host(api: Api, node: Node):
+    volume, host = api.volume(), name()
+    api.act(volume["id"], TERMINATE_NULL)  # nobody has it
+    attached(api, volume, host)
+    api.act(volume["id"], TERMINATE_NULL)
+    assert node_live(node, volume) == {}
+    api.act(volume["id"], TERMINATE_NULL)  # again
+    api.act(volume["id"], DETACH)
+    assert status(api, volume) == "available"
+
+
+def test_no_connector_ends_none_of_several_hosts(api: Api, node: Node):
+    volume = api.shared_volume()
+    one, two = name(), name()
+    attached(api, volume, one)
+    attached(api, volume, two)
+    sentence = api.refused(400, volume["id"], TERMINATE_NULL)
+    assert sentence.startswith("os-terminate_connection.connector: ")
+    assert "2 hosts" in sentence
+    assert node_live(node, volume) == {initiator(one): "rw", initiator(two): "rw"}
+
+
+def test_no_connector_ends_no_host_of_the_attachments_api(api: Api, node: Node):
+    volume, host = api.volume(), name()
+    api.attachment(volume["id"], connector=connector(host))
+    assert "delete that" in api.refused(409, volume["id"], TERMINATE_NULL)
+    assert node_live(node, volume) == {initiator(host): "rw"}
 
 
 def test_a_target_that_refuses_leaves_the_reservation_to_be_given_up(

@@ -40,6 +40,13 @@ _OF_VOLUME = _FIELDS.prepared(
     _ROWS.where(_S.volume_id == sa.bindparam("volume_id"), _HERE).order_by(_S.sequence)
 )
 
+
+def _of_volume(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
+    """Return what the snapshot's volume has in this column."""
+    query = sa.select(column).where(_V.id == _S.volume_id)
+    return query.correlate(SNAPSHOTS).scalar_subquery()
+
+
 COLUMNS: Mapping[str, sa.ColumnElement[Any]] = {
     "id": _S.id,
     "volume_id": _S.volume_id,
@@ -54,6 +61,8 @@ COLUMNS: Mapping[str, sa.ColumnElement[Any]] = {
     "user_id": _S.user_id,
     "project_id": _S.project_id,
     "consumes_quota": sa.true(),
+    "availability_zone": _of_volume(_V.availability_zone),
+    "host": _of_volume(_V.backend),
 }
 
 # A volume that is being created from the snapshot.

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-FRONT_END = "front-end"
+FRONT_END, BOTH = "front-end", "both"
 
 #: Who enforces QoS specs: the host's hypervisor, the storage, or both.
-CONSUMERS = (FRONT_END, "back-end", "both")
+CONSUMERS = (FRONT_END, "back-end", BOTH)
 
 #: What Cinder uses where a request names none.
 DEFAULT_CONSUMER = "back-end"
@@ -49,7 +49,7 @@ def for_host(qos: QosSpecs | None, gib: int) -> dict[str, str] | None:
     A limit per GiB becomes a limit of this volume: at least ``..._per_gb_min``, at
     most ``..._max``.
     """
-    if qos is None or qos.consumer != FRONT_END:
+    if qos is None or qos.consumer not in (FRONT_END, BOTH):
         return None
     specs = dict(qos.specs)
     for limit in LIMITS:

@@ -11,6 +11,7 @@ import orjson
 
 from lunshare.agent.api import microversions
 from lunshare.agent.api.exchange import Answer, Call
+from lunshare.agent.api.requests import bodies
 
 
 def choices(call: Call) -> Answer:
@@ -24,7 +25,7 @@ def version(call: Call) -> Answer:
 
 
 def _document(call: Call) -> dict[str, Any]:
-    media = "application/vnd.openstack.volume+json;version=3"
+    media = f"{bodies.MEDIA_TYPE};version=3"
     return {
         "versions": [
             {

@@ -86,7 +86,7 @@ def _seen(call: Call, view: volume_views.View) -> volume_views.View:
 
 
 def _page(call: Call) -> Page:
-    page = paging.page(call, "snapshot")
+    page = paging.with_backend(call, paging.page(call, "snapshot"))
     if call.version >= microversions.SNAPSHOT_METADATA_FILTER:
         return page
     filters = {key: value for key, value in page.filters.items() if key != "metadata"}

@@ -165,7 +165,8 @@ def _initialize(call: Call, fields: Mapping[str, Any]) -> Answer:
 
 
 def _terminate(call: Call, fields: Mapping[str, Any]) -> Answer:
-    call.services.legacy.terminate(call.ctx, call.args["id"], _connector(fields))
+    connector = _connector(fields) if fields["connector"] is not None else None
+    call.services.legacy.terminate(call.ctx, call.args["id"], connector)
     return Answer(202)
 
 

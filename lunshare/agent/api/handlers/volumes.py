@@ -180,20 +180,7 @@ def _page(call: Call) -> Page:
         filters = dict(page.filters)
         filters.pop("glance_metadata", None)
         page = replace(page, filters=filters)
-    if "host" not in page.filters:
-        return page
-    others = {key: value for key, value in page.filters.items() if key != "host"}
-    return replace(page, filters=others | _host_filter(call, page.filters["host"]))
-
-
-def _host_filter(call: Call, host: str) -> dict[str, Any]:
-    """Return the filter for a host, host@backend or host@backend#pool."""
-    backend = host.partition("@")[2].partition("#")[0]
-    full = call.services.node.host_of(backend)
-    if host == full.partition("@")[0]:
-        return {}
-    here = backend and host in (full, full.partition("#")[0])
-    return {"host": backend if here else query.NOTHING}
+    return paging.with_backend(call, page)
 
 
 def _listed(

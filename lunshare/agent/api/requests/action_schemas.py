@@ -97,9 +97,11 @@ SET_BOOTABLE = action_form(
 UPDATE_READONLY = action_form(
     "os-update_readonly_flag", object_of({"readonly": BOOLEAN}, ("readonly",))
 )
+# A property of an image in Glance has so many.
+_IMAGE_TEXT_MAX = 65_535
+_IMAGE_METADATA = {**texts(null=False, most=_IMAGE_TEXT_MAX), "minProperties": 1}
 SET_IMAGE_METADATA = action_form(
-    "os-set_image_metadata",
-    object_of({"metadata": {**texts(null=False), "minProperties": 1}}, ("metadata",)),
+    "os-set_image_metadata", object_of({"metadata": _IMAGE_METADATA}, ("metadata",))
 )
 UNSET_IMAGE_METADATA = action_form(
     "os-unset_image_metadata", object_of({"key": text(1, null=False)}, ("key",))
@@ -137,7 +139,17 @@ INITIALIZE = action_form(
     "os-initialize_connection", object_of({"connector": _CONNECTOR}, ("connector",))
 )
 TERMINATE = action_form(
-    "os-terminate_connection", object_of({"connector": _CONNECTOR}, ("connector",))
+    "os-terminate_connection",
+    object_of(
+        {
+            "connector": {
+                **_CONNECTOR,
+                "type": ["object", "null"],
+                "description": "the connector of the host, or null for the only one",
+            }
+        },
+        ("connector",),
+    ),
 )
 
 SNAPSHOT_RESET = action_form(

@@ -19,6 +19,8 @@ from lunshare.agent.model.errors import Invalid
 _DEPTH_MAX = 32
 _DIGITS_MAX = 4300
 _JSON_TYPE = "application/json"
+#: The media type that the list of versions names; its body is the same JSON.
+MEDIA_TYPE = "application/vnd.openstack.volume+json"
 _NAMES = {"display_name": "name", "display_description": "description"}
 
 
@@ -35,7 +37,7 @@ def check_type(content_type: str | None) -> None:
     :raises Fault: 415.
     """
     named = (content_type or "").partition(";")[0].strip().lower()
-    if named != _JSON_TYPE:
+    if named not in (_JSON_TYPE, MEDIA_TYPE):
         raise Fault(415, f"Content-Type must be {_JSON_TYPE}.")
 
 

@@ -9,6 +9,7 @@ sort, with_count, all_tenants).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlencode
@@ -74,6 +75,26 @@ def page(call: Call, resource: str | None = None) -> Page:
         sort=sort(parameters),
         filters=conditions,
     )
+
+
+def with_backend(call: Call, page: Page) -> Page:
+    """Return the page with its filter by host as one by backend.
+
+    The host is written as volumes show it: host, host@backend or host@backend#pool.
+    """
+    if "host" not in page.filters:
+        return page
+    others = {key: value for key, value in page.filters.items() if key != "host"}
+    return replace(page, filters=others | _host_filter(call, page.filters["host"]))
+
+
+def _host_filter(call: Call, host: str) -> dict[str, Any]:
+    backend = host.partition("@")[2].partition("#")[0]
+    full = call.services.node.host_of(backend)
+    if host == full.partition("@")[0]:
+        return {}
+    here = backend and host in (full, full.partition("#")[0])
+    return {"host": backend if here else query.NOTHING}
 
 
 def limit(parameters: Mapping[str, str], most: int) -> int:

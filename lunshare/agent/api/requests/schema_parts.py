@@ -29,18 +29,21 @@ def object_of(
     }
 
 
-def text(least: int = 0, null: bool = True) -> Schema:
-    """Return the schema of a text with so many characters, or more."""
+def text(least: int = 0, null: bool = True, most: int = TEXT_MAX) -> Schema:
+    """Return the schema of a text of ``least`` to ``most`` characters."""
     return {
         "type": ["string", "null"] if null else "string",
         "minLength": least,
-        "maxLength": TEXT_MAX,
-        "description": f"a text of {least} to {TEXT_MAX} characters",
+        "maxLength": most,
+        "description": f"a text of {least} to {most} characters",
     }
 
 
-def texts(null: bool) -> Schema:
-    """Return the schema of an object of short texts: metadata, extra specs."""
+def texts(null: bool, most: int = TEXT_MAX) -> Schema:
+    """Return the schema of an object of texts: metadata, extra specs.
+
+    ``most``: the characters of a value.
+    """
     return {
         "type": ["object", "null"] if null else "object",
         "description": "an object whose values are texts",
@@ -49,7 +52,7 @@ def texts(null: bool) -> Schema:
             "maxLength": TEXT_MAX,
             "description": f"keys of 1 to {TEXT_MAX} characters",
         },
-        "additionalProperties": text(null=False),
+        "additionalProperties": text(null=False, most=most),
     }
 
 

@@ -221,24 +221,27 @@ class LegacyActions:
                     attachments.set_values(connection, row.id, announced=False)
 
     def terminate(
-        self, ctx: RequestContext, volume_id: str, connector: HostConnector
+        self, ctx: RequestContext, volume_id: str, connector: HostConnector | None
     ) -> None:
         """Detach a host; its attachment stays until os-detach.
 
-        Another attachment of the same initiator keeps its access. Can be repeated.
+        None is the only host, if there is one. Another attachment of the same
+        initiator keeps its access. Can be repeated.
 
         :raises NotFound: the volume.
+        :raises Invalid: several hosts have it, and none is named.
         :raises Conflict: the host has it by an attachment of the attachments API, or
             a server of Nova uses it.
         :raises BackendFailed: it may still be open. Repeat it; each reconcile also
             tries again.
         """
-        initiator = connector.initiator
-        attachment = self._to_terminate(ctx, volume_id, initiator)
-        if attachment is None:
+        initiator = connector and connector.initiator
+        initiator = initiator or self._only_initiator(ctx, volume_id)
+        attachment = initiator and self._to_terminate(ctx, volume_id, initiator)
+        if not initiator or not attachment:
             return
         check = self._gate.check_detach(ctx, attachment)
-        with self._locks.volume(volume_id, f"the end of host {connector.host}"):
+        with self._locks.volume(volume_id, f"the end of host {initiator}"):
             row = self._to_terminate(ctx, volume_id, initiator)
             if row is None:
                 return
@@ -246,6 +249,12 @@ class LegacyActions:
                 self._access.delete(row.id, check)
             else:
                 self._detach(row, initiator, check)
+
+    def _only_initiator(self, ctx: RequestContext, volume_id: str) -> str | None:
+        with self._db.reading() as connection:
+            volumes.require(connection, volume_id, ctx)
+            rows = attachments.of_volume(connection, volume_id)
+        return legacy_choice.only_initiator(rows, volume_id)
 
     def _to_terminate(
         self, ctx: RequestContext, volume_id: str, initiator: str

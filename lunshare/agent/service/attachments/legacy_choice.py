@@ -95,6 +95,20 @@ def to_terminate(rows: Rows, initiator: str) -> Attachment | None:
     return attaching or (own[0] if len(own) == 1 else None)
 
 
+def only_initiator(rows: Rows, volume_id: str) -> str | None:
+    """Return the only initiator of all rows of a volume, None if there is none.
+
+    :raises Invalid: several have it.
+    """
+    names = {name for row in rows for name in row.initiators}
+    if len(names) > 1:
+        raise Invalid(
+            f"os-terminate_connection.connector: {len(names)} hosts have volume"
+            f" {volume_id}; give the connector of one."
+        )
+    return next(iter(names), None)
+
+
 def to_detach(volume: Volume, attachment_id: str | None, action: str) -> str | None:
     """Return the id of the attachment that an action means, None if there is none.
 

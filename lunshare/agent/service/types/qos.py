@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """QoS specs: limits of volume types that hosts enforce.
 
-Hosts get them in connection_info. No backend enforces any, so specs that a backend
-would have to enforce can not be associated with a type: they would have no effect.
+Hosts get them in connection_info. No backend enforces any, so specs that backends
+alone would have to enforce can not be associated with a type: they would have no
+effect. Of those for both, hosts enforce their part, and the log names the other one.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Mapping
 
+from oslo_log import log
+
 from lunshare.agent.db import qos
 from lunshare.agent.db.sqlite.engine import Database
 from lunshare.agent.model.errors import Invalid, NotFound
 from lunshare.agent.model.qos_table import (
+    BOTH,
     CONSUMERS,
     DEFAULT_CONSUMER,
     FRONT_END,
@@ -24,6 +28,8 @@ from lunshare.agent.model.qos_table import (
 )
 from lunshare.agent.model.records import RequestContext, Volume
 from lunshare.agent.service.types.type_access import require_type
+
+LOG = log.getLogger(__name__)
 
 _CONSUMER = "consumer"
 SpecsList = list[QosSpecs]
@@ -78,9 +84,12 @@ class Qos:
             specs = {**old.specs, **given}
             consumer = specs.pop(_CONSUMER, old.consumer)
             _check(consumer, specs)
-            if qos.types(connection, qos_id):
+            has_types = bool(qos.types(connection, qos_id))
+            if has_types:
                 _check_enforced(old.name, consumer)
             qos.update(connection, qos_id, consumer, specs)
+        if has_types:
+            _log_not_enforced(old.name, consumer)
 
     def delete_keys(
         self, ctx: RequestContext, qos_id: str, keys: Collection[str]
@@ -126,8 +135,8 @@ class Qos:
         """Give a volume type these specs; its hosts get them when they attach.
 
         :raises NotFound: the QoS specs, or the type.
-        :raises Invalid: the type has other specs, or the consumer of these is not
-            front-end: no backend of this node enforces limits.
+        :raises Invalid: the type has other specs, or the consumer of these is
+            back-end: no backend of this node enforces limits.
         """
         with self._db.writing() as connection:
             specs, kind = (
@@ -141,6 +150,7 @@ class Qos:
                     f" {kind.qos_specs_id}; disassociate those first."
                 )
             qos.set_type(connection, type_id, qos_id)
+        _log_not_enforced(specs.name, specs.consumer)
 
     def disassociate(self, ctx: RequestContext, qos_id: str, type_id: str) -> None:
         """Take these specs from a volume type; one without them stays as it is.
@@ -181,8 +191,18 @@ def _check(consumer: str, specs: Mapping[str, str]) -> None:
 
 
 def _check_enforced(name: str, consumer: str) -> None:
-    if consumer != FRONT_END:
+    if consumer not in (FRONT_END, BOTH):
         raise Invalid(
             f"qos_specs {name} have consumer {consumer}, and no backend of this node"
             f" enforces limits: use consumer {FRONT_END} for those of a volume type"
+        )
+
+
+def _log_not_enforced(name: str, consumer: str) -> None:
+    """Name what has no effect: the part of the backends."""
+    if consumer == BOTH:
+        LOG.warning(
+            "qos_specs %s: hosts enforce them, the backends of this node do not;"
+            " consumer = both",
+            name,
         )
