@@ -7,20 +7,22 @@ os-brick calls ``iscsiadm`` and needs root. It is the extra ``initiator``.
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-#: os-brick takes its locks between processes here.
+from lunshare.host.disk_use import in_use_problem
+
+#: Locks between processes: os-brick's, and one of ``connect`` and ``disconnect``.
 _LOCKS = "/run/lock"
 _SESSIONS = Path("/sys/class/iscsi_session")
-_BLOCK_DEVICES = Path("/sys/class/block")
+_COMMANDS_SECONDS = 30.0  # a login to a portal that answers takes less
 _SCANS = 5  # how often os-brick looks for the new disk, with growing pauses
 
 #: The ``data`` of a connection, as the Block Storage API names its fields.
@@ -42,6 +44,17 @@ class Initiator:
             raise InitiatorError("a login to a target needs root: use sudo")
         self._multipath = multipath
         self._connector = _os_brick()
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Let no other ``connect`` or ``disconnect`` of this host run.
+
+        They share sessions, and decide by what the other has finished.
+        """
+        from oslo_concurrency import lockutils  # noqa: PLC0415
+
+        with lockutils.external_lock("lunshare-connect", lock_path=_LOCKS):
+            yield
 
     def properties(self, address: str) -> dict[str, Any]:
         """Return the connector that the API expects of this host.
@@ -111,41 +124,12 @@ def session_users(target: str | None) -> set[str]:
     return {user for user in users if user}
 
 
-def in_use_problem(path: str) -> str:
-    """Return why a disk must not be removed now, or "".
+def wait_for_commands() -> None:
+    """Wait for the commands of a login that was broken off, at most 30 seconds.
 
-    A mount or a holder is named. Whatever else has it exclusively (swap, a mount of a
-    container) is found by an exclusive open of each partition, open(2).
+    One that still runs would log in after this program has ended.
     """
-    path = os.path.realpath(path)
-    disk = os.path.basename(path)
-    devices = {f"/dev/{name}" for name in _partitions(disk)}
-    for mount in psutil.disk_partitions(all=True):
-        if os.path.realpath(mount.device) in devices:
-            return f"{path} is mounted on {mount.mountpoint}: unmount it first"
-    for name in _partitions(disk):
-        if holders := sorted(os.listdir(_BLOCK_DEVICES / name / "holders")):
-            return f"{path} is used by {', '.join(holders)}: deactivate that first"
-    for device in sorted(devices):
-        if _is_exclusive(device):
-            return f"{device} is in use, such as for swap: end that first"
-    return ""
-
-
-def _is_exclusive(device: str) -> bool:
-    """Whether something has the device open for itself."""
-    try:
-        os.close(os.open(device, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
-    except OSError as error:
-        return error.errno == errno.EBUSY
-    return False
-
-
-def _partitions(disk: str) -> Iterator[str]:
-    """Yield the kernel's names of a disk and its partitions."""
-    if (_BLOCK_DEVICES / disk).exists():
-        yield disk
-        yield from (p.parent.name for p in _BLOCK_DEVICES.glob(f"{disk}/*/partition"))
+    psutil.wait_procs(psutil.Process().children(recursive=True), _COMMANDS_SECONDS)
 
 
 def _text(file: Path) -> str | None:

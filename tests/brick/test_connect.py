@@ -6,20 +6,23 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
-from tests.stands.waiting import until
+from tests.stands.waiting import together, until
 from tests.system.api import Api
 from tests.system.hosts import block
 from tests.system.kernel import Live
-from tests.system.units import run
+from tests.system.units import DAEMON, run, systemctl
 from tests.system.volumes import BorrowVolume, MakeHost
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
@@ -118,14 +121,27 @@ def test_a_mounted_disk_is_not_disconnected(
         run("umount", str(tmp_path))
 
 
+def failing_login(directory: Path, commands: str) -> str:
+    """A PATH with an iscsiadm whose login runs these commands, then fails."""
+    program = directory / "iscsiadm"
+    program.write_text(
+        f"""#!/bin/sh
+case "$*" in *--login*)
+{commands}
+exit 8  # iscsiadm(8): connection timed out
+esac
+exec {run("which", "iscsiadm").strip()} "$@"
+"""
+    )
+    program.chmod(0o755)
+    return f"{directory}:{os.environ['PATH']}"
+
+
 def test_a_login_that_fails_leaves_no_attachment(
     api: Api, borrow: BorrowVolume, tmp_path: Path
 ) -> None:
     volume = borrow()
-    program = tmp_path / "iscsiadm"
-    program.write_text("#!/bin/sh\nexit 8\n")  # iscsiadm(8): connection timed out
-    program.chmod(0o755)
-    path = f"{tmp_path}:{os.environ['PATH']}"
+    path = failing_login(tmp_path, ":")
     code, text, error = lunshare("connect", volume, PATH=path)
     assert (code, text) == (HOST, "")
     assert error.startswith("lunshare: ")
@@ -133,6 +149,77 @@ def test_a_login_that_fails_leaves_no_attachment(
     assert api.attachments(volume) == []
     until(lambda: Live(volume).gone)
     assert sessions() == _NO_RECORDS
+
+
+def test_a_connect_that_is_ended_by_a_signal_leaves_no_attachment(
+    api: Api, borrow: BorrowVolume, tmp_path: Path
+) -> None:
+    volume = borrow()
+    started, may_end = tmp_path / "started", tmp_path / "may end"
+    wait = f"touch '{started}'; while ! [ -e '{may_end}' ]; do sleep 0.1; done"
+    path = failing_login(tmp_path, wait)
+    environ = {**os.environ, "PATH": path}
+    with subprocess.Popen([LUNSHARE, "connect", volume], env=environ) as process:
+        until(started.exists)
+        assert len(api.attachments(volume)) == 1
+        process.terminate()
+        may_end.touch()
+        assert process.wait(60) == 128 + signal.SIGTERM
+    assert api.attachments(volume) == []
+    until(lambda: Live(volume).gone)
+    assert sessions() == _NO_RECORDS
+
+
+def test_an_attachment_that_could_not_be_ended_is_told(
+    api: Api, borrow: BorrowVolume, tmp_path: Path
+) -> None:
+    volume = borrow()
+    path = failing_login(tmp_path, f"systemctl stop {DAEMON}")
+    try:
+        code, _, error = lunshare("connect", volume, PATH=path)
+    finally:
+        systemctl("start", DAEMON)
+    assert code == HOST
+    until(api.answers)
+    (attachment,) = api.attachments(volume)
+    words = ("disconnect", volume, "--attachment", attachment["id"])
+    told, _ = error.splitlines()
+    assert told.startswith(f"lunshare: attachment {attachment['id']} stays (no node")
+    assert told.endswith(f": end it with lunshare {' '.join(words)}")
+    code, _, error = lunshare(*words)
+    assert code == 0, error
+    assert api.attachments(volume) == []
+
+
+def test_two_commands_at_once_leave_no_session(api: Api, borrow: BorrowVolume) -> None:
+    """Each saw the other's attachment, and left the session to it."""
+    volume = borrow()
+    for code, _, error in together([lambda: lunshare("connect", volume)] * 2):
+        assert code == 0, error
+    ids = [row["id"] for row in api.attachments(volume)]
+    assert len(ids) == 2
+    ends = [partial(lunshare, "disconnect", volume, "--attachment", i) for i in ids]
+    for code, _, error in together(ends):
+        assert code == 0, error
+    assert api.attachments(volume) == []
+    assert sessions() == _NO_RECORDS
+
+
+def test_a_disk_that_a_process_has_open_is_not_disconnected(
+    borrow: BorrowVolume,
+) -> None:
+    """A virtual machine opens a disk without O_EXCL."""
+    volume = borrow()
+    with connected(volume) as mine:
+        device = os.open(mine["path"], os.O_RDWR)
+        code, _, error = lunshare("disconnect", volume)
+        os.close(device)
+        path = os.path.realpath(mine["path"])
+        process = f"process {os.getpid()} ({psutil.Process().name()})"
+        assert (code, error) == (
+            HOST,
+            f"lunshare: {path} is open in {process}: end that first\n",
+        )
 
 
 def test_a_volume_that_this_host_does_not_have_is_not_disconnected(

@@ -10,13 +10,21 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from typing import Any
+import signal
+import sys
+from collections.abc import Iterator
+from typing import Any, NoReturn
 from urllib.parse import urlencode
 
-from lunshare.agent.cli.client import NodeClient, Refused
+from lunshare.agent.cli.client import NodeClient, Refused, Unreachable
 from lunshare.agent.cli.commands import Result, volume_id
 from lunshare.agent.cli.table import table
-from lunshare.host.initiator import Initiator, InitiatorError, session_users
+from lunshare.host.initiator import (
+    Initiator,
+    InitiatorError,
+    session_users,
+    wait_for_commands,
+)
 
 _ISCSI = "iscsi"
 
@@ -41,6 +49,13 @@ def describe(
 def connect(node: NodeClient, arguments: argparse.Namespace) -> Result:
     """Attach a volume to this host and log in; print the path of its disk."""
     initiator = Initiator(arguments.multipath)
+    with initiator.locked(), _signals_raised():
+        return _connect(node, initiator, arguments)
+
+
+def _connect(
+    node: NodeClient, initiator: Initiator, arguments: argparse.Namespace
+) -> Result:
     body = {
         "volume_uuid": volume_id(node, arguments.volume),
         "connector": initiator.properties(node.local_address()),
@@ -65,13 +80,40 @@ def disconnect(node: NodeClient, arguments: argparse.Namespace) -> Result:
     """
     initiator = Initiator(arguments.multipath)
     volume = volume_id(node, arguments.volume)
-    rows = _attachments(node, volume)
-    own = [row for row in rows if _is_logged_in(row)]
-    attachment = _chosen(rows, own, arguments.attachment, volume)
-    if own == [attachment]:
-        initiator.disconnect(_connection(attachment))
-    node.delete(f"/attachments/{attachment['id']}")
+    with initiator.locked():
+        rows = _attachments(node, volume)
+        own = [row for row in rows if _is_logged_in(row)]
+        attachment = _chosen(rows, own, arguments.attachment, volume)
+        if own == [attachment]:
+            initiator.disconnect(_connection(attachment))
+        _end(node, attachment)
     return _result(attachment, "")
+
+
+@contextlib.contextmanager
+def _signals_raised() -> Iterator[None]:
+    """Raise SystemExit at the first signal to end, so that the block can undo its work.
+
+    A signal that the caller ignores (nohup) stays ignored.
+    """
+    numbers = [
+        number
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) is signal.SIG_DFL
+    ]
+
+    def end(received: int, _frame: object) -> NoReturn:
+        for number in numbers:
+            signal.signal(number, signal.SIG_IGN)
+        raise SystemExit(128 + received)
+
+    for number in numbers:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _connection(attachment: dict[str, Any]) -> dict[str, Any]:
@@ -159,15 +201,41 @@ def _undo(
     attachment: dict[str, Any],
     was_logged_in: bool,
 ) -> None:
-    """End what ``connect`` has begun. What fails here hides no first error.
+    """End what ``connect`` has begun. What fails here is told beside the first error.
 
     A session from before is another attachment's too, so it stays.
     """
-    with contextlib.suppress(Exception):
+    with _told():
+        wait_for_commands()
         if _is_logged_in(attachment) and not was_logged_in:
             initiator.disconnect(_connection(attachment))
-    with contextlib.suppress(Exception):
-        node.delete(f"/attachments/{attachment['id']}")
+    with _told():
+        _end(node, attachment)
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """Print an error of the block, and go on."""
+    try:
+        yield
+    except Exception as error:
+        print(f"lunshare: {error}", file=sys.stderr)
+
+
+def _end(node: NodeClient, attachment: dict[str, Any]) -> None:
+    """Delete an attachment.
+
+    :raises Refused: names the attachment that stays, and how to end it.
+    :raises Unreachable: the same.
+    """
+    row_id, volume = attachment["id"], attachment["volume_id"]
+    try:
+        node.delete(f"/attachments/{row_id}")
+    except (Refused, Unreachable) as error:
+        raise type(error)(
+            f"attachment {row_id} stays ({error}): end it with lunshare disconnect"
+            f" {volume} --attachment {row_id}"
+        ) from None
 
 
 def _result(attachment: dict[str, Any], path: str) -> Result:
