@@ -11,14 +11,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from tests.stands.waiting import together, until
+from tests.stands.waiting import until
 from tests.system.api import Api
 from tests.system.hosts import block
 from tests.system.kernel import Live
@@ -29,6 +28,7 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
 LUNSHARE = Path(sys.executable).with_name("lunshare")
 HOST = 6  # the exit code of what this host cannot do
+_FAIL = "exit 8"  # iscsiadm(8): connection timed out
 _NO_RECORDS = 21  # iscsiadm(8): no records, targets, sessions or portals
 
 
@@ -121,14 +121,13 @@ def test_a_mounted_disk_is_not_disconnected(
         run("umount", str(tmp_path))
 
 
-def failing_login(directory: Path, commands: str) -> str:
-    """A PATH with an iscsiadm whose login runs these commands, then fails."""
+def login_after(directory: Path, commands: str) -> str:
+    """A PATH with an iscsiadm that runs these commands of sh before a login."""
     program = directory / "iscsiadm"
     program.write_text(
         f"""#!/bin/sh
 case "$*" in *--login*)
 {commands}
-exit 8  # iscsiadm(8): connection timed out
 esac
 exec {run("which", "iscsiadm").strip()} "$@"
 """
@@ -137,11 +136,22 @@ exec {run("which", "iscsiadm").strip()} "$@"
     return f"{directory}:{os.environ['PATH']}"
 
 
+def waiting(started: Path, may_end: Path) -> str:
+    """Commands of sh that create one file, and wait for the other."""
+    return f"touch '{started}'; while ! [ -e '{may_end}' ]; do sleep 0.1; done"
+
+
+def has_lock_open(pid: int) -> bool:
+    """Whether a command waits for the other commands of this host."""
+    files = psutil.Process(pid).open_files()
+    return any(file.path.endswith("/lunshare-connect") for file in files)
+
+
 def test_a_login_that_fails_leaves_no_attachment(
     api: Api, borrow: BorrowVolume, tmp_path: Path
 ) -> None:
     volume = borrow()
-    path = failing_login(tmp_path, ":")
+    path = login_after(tmp_path, _FAIL)
     code, text, error = lunshare("connect", volume, PATH=path)
     assert (code, text) == (HOST, "")
     assert error.startswith("lunshare: ")
@@ -156,8 +166,7 @@ def test_a_connect_that_is_ended_by_a_signal_leaves_no_attachment(
 ) -> None:
     volume = borrow()
     started, may_end = tmp_path / "started", tmp_path / "may end"
-    wait = f"touch '{started}'; while ! [ -e '{may_end}' ]; do sleep 0.1; done"
-    path = failing_login(tmp_path, wait)
+    path = login_after(tmp_path, f"{waiting(started, may_end)}; {_FAIL}")
     environ = {**os.environ, "PATH": path}
     with subprocess.Popen([LUNSHARE, "connect", volume], env=environ) as process:
         until(started.exists)
@@ -174,7 +183,7 @@ def test_an_attachment_that_could_not_be_ended_is_told(
     api: Api, borrow: BorrowVolume, tmp_path: Path
 ) -> None:
     volume = borrow()
-    path = failing_login(tmp_path, f"systemctl stop {DAEMON}")
+    path = login_after(tmp_path, f"systemctl stop {DAEMON}; {_FAIL}")
     try:
         code, _, error = lunshare("connect", volume, PATH=path)
     finally:
@@ -191,16 +200,24 @@ def test_an_attachment_that_could_not_be_ended_is_told(
     assert api.attachments(volume) == []
 
 
-def test_two_commands_at_once_leave_no_session(api: Api, borrow: BorrowVolume) -> None:
-    """Each saw the other's attachment, and left the session to it."""
+def test_a_command_waits_for_the_one_that_runs_on_this_host(
+    api: Api, borrow: BorrowVolume, tmp_path: Path
+) -> None:
+    """It ended the attachment that the other was logging in to."""
     volume = borrow()
-    for code, _, error in together([lambda: lunshare("connect", volume)] * 2):
-        assert code == 0, error
-    ids = [row["id"] for row in api.attachments(volume)]
-    assert len(ids) == 2
-    ends = [partial(lunshare, "disconnect", volume, "--attachment", i) for i in ids]
-    for code, _, error in together(ends):
-        assert code == 0, error
+    started, may_end = tmp_path / "started", tmp_path / "may end"
+    environ = {
+        **os.environ,
+        "PATH": login_after(tmp_path, waiting(started, may_end)),
+    }
+    with subprocess.Popen([LUNSHARE, "connect", volume], env=environ) as first:
+        until(started.exists)
+        (attachment,) = api.attachments(volume)
+        words = ("disconnect", volume, "--attachment", attachment["id"])
+        with subprocess.Popen([LUNSHARE, *words]) as second:
+            until(lambda: second.poll() is not None or has_lock_open(second.pid))
+            may_end.touch()
+            assert (first.wait(60), second.wait(60)) == (0, 0)
     assert api.attachments(volume) == []
     assert sessions() == _NO_RECORDS
 
