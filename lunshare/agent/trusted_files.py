@@ -12,19 +12,19 @@ import stat
 _DAEMON = "lunshare"  # the user of the daemon
 
 
-def why_not_trusted(known: os.stat_result, secret: bool = False) -> str:
-    """Return how others could change a file, and what to do; empty if nobody can.
+def trust_problem(status: os.stat_result, secret: bool = False) -> str:
+    """Return how others could change a file, and what to do, or "".
 
     ``secret``: nor may everybody read it.
     """
-    if not stat.S_ISREG(known.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         return "is not a file"
-    if known.st_uid not in _owners():
-        return f"belongs to uid {known.st_uid}: chown it to root"
-    mode = f"{stat.S_IMODE(known.st_mode):04o}"
-    if known.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if status.st_uid not in _owners():
+        return f"belongs to uid {status.st_uid}: chown it to root"
+    mode = f"{stat.S_IMODE(status.st_mode):04o}"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return f"has mode {mode}, so others can write it: chmod go-w"
-    if secret and known.st_mode & stat.S_IROTH:
+    if secret and status.st_mode & stat.S_IROTH:
         return f"has mode {mode}, so everybody can read it: chmod o-r"
     return ""
 

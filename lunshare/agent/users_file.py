@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from lunshare.agent.trusted_files import why_not_trusted
+from lunshare.agent.trusted_files import trust_problem
 
 _HASH = re.compile(r"\$2[aby]\$(0[4-9]|[12][0-9]|3[01])\$[./A-Za-z0-9]{53}")
 _NAME = re.compile(r"[^\s:]{1,255}")
@@ -144,7 +144,7 @@ def _check_owner(path: str, known: os.stat_result) -> None:
 
     :raises UsersFileError: it is not a file, or another user can write it.
     """
-    if problem := why_not_trusted(known):
+    if problem := trust_problem(known):
         raise _not_safe(path, problem)
 
 

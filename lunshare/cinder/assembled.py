@@ -131,8 +131,8 @@ class Assembled:
             self._repeat()
         return figures
 
-    def problem_of(self, sent: Mapping[str, Any]) -> str:
-        """Return why a connector cannot be used, or an empty text."""
+    def connector_problem(self, sent: Mapping[str, Any]) -> str:
+        """Return why a connector cannot be used, or ""."""
         can = self.backend.target.abilities
         try:
             mode = wanted_access.asked_mode(sent)

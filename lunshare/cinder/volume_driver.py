@@ -187,7 +187,7 @@ class LunshareDriver(cinder_base.VolumeDriver):  # type: ignore[misc]
     # Hosts
 
     def validate_connector(self, connector: Mapping[str, Any]) -> None:
-        problem = self._made.problem_of(connector)
+        problem = self._made.connector_problem(connector)
         if problem:
             raise exception.InvalidConnectorException(missing=problem)
 

@@ -44,8 +44,8 @@ def open_disk(disk: Disk, mounts: Mounts = KERNEL) -> Iterator[Found]:
     :raises TargetFailed: the path has another form, or is another volume's, or is
         missing, or is not the expected block device or regular file.
     """
-    if why := export_paths.rejection(disk):
-        raise _refused(disk, why)
+    if problem := export_paths.path_problem(disk):
+        raise _refused(disk, problem)
     if disk.kind is DiskKind.BLOCK:
         yield Found(disk.path, _block(disk))
         return

@@ -111,7 +111,7 @@ class Served:
     def _need_group(self, disk: Disk) -> None:
         group = export_paths.group_of(disk)
         if group is None:
-            raise _foreign(disk, export_paths.rejection(disk))
+            raise _foreign(disk, export_paths.path_problem(disk))
         if not self.serves_group(group):
             raise _foreign(disk, self._named("volume_groups", self.groups))
 

@@ -33,7 +33,7 @@ from lunshare.agent.api.faults import Fault
 from lunshare.agent.api.routes import Route
 from lunshare.agent.model.errors import Forbidden, Invalid, StartupError
 from lunshare.agent.model.records import RequestContext
-from lunshare.agent.trusted_files import why_not_trusted
+from lunshare.agent.trusted_files import trust_problem
 from lunshare.agent.watched_files import WatchedFiles
 
 LOG = log.getLogger(__name__)
@@ -248,7 +248,7 @@ def _open_nonblocking(path: str, flags: int) -> int:
 
 
 def _check_owner(file: Path, known: os.stat_result) -> None:
-    if problem := why_not_trusted(known):
+    if problem := trust_problem(known):
         raise StartupError(f"policy file {file} {problem}")
 
 

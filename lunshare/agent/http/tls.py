@@ -13,7 +13,7 @@ from oslo_log import log
 from lunshare.agent.conf.listeners import tls_section
 from lunshare.agent.listen_addresses import Address
 from lunshare.agent.model.errors import StartupError
-from lunshare.agent.trusted_files import why_not_trusted
+from lunshare.agent.trusted_files import trust_problem
 from lunshare.agent.watched_files import WatchedFiles
 
 LOG = log.getLogger(__name__)
@@ -93,7 +93,7 @@ class Certificates:
 
 def _check_key(key: str) -> None:
     """:raises StartupError: others can read or replace the key."""
-    if problem := why_not_trusted(os.stat(key), secret=True):
+    if problem := trust_problem(os.stat(key), secret=True):
         raise StartupError(f"[tls] key_file {key} {problem}")
 
 

@@ -252,7 +252,7 @@ class VolumeFixtures(KitFixtures):
 
     def path_rejection(self, disk: Disk) -> str:
         """Why the target cannot export the path of the disk; empty if it can."""
-        return export_paths.rejection(disk)
+        return export_paths.path_problem(disk)
 
     def watch_steps(self, driver: VolumeDriver, on_step: OnStep) -> VolumeDriver:
         """Return the same driver, which calls ``on_step`` right after each step.

@@ -17,8 +17,8 @@ _GROUP = re.compile("[A-Za-z0-9_+][A-Za-z0-9_+.-]*")
 _MAPPED = re.compile("(?:[A-Za-z0-9_+.]|--)+")  # a group's name in device-mapper
 
 
-def rejection(disk: Disk) -> str:
-    """Return why no target exports a disk with this path, or an empty text."""
+def path_problem(disk: Disk) -> str:
+    """Return why no target exports a disk with this path, or ""."""
     name = f"volume-{disk.volume_id}"
     if not disk.path.startswith("/") or os.path.normpath(disk.path) != disk.path:
         return "a disk's path is absolute, and has no . or .. or doubled / in it"

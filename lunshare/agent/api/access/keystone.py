@@ -198,7 +198,7 @@ def _checked_answers(
             raise _malformed_answer(unavailable, "it is empty") from None
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise _malformed_answer(unavailable, repr(error)) from None
-        problem = token_answers.problem_of(answer)
+        problem = token_answers.answer_problem(answer)
         if problem:
             raise _malformed_answer(unavailable, problem)
         return answer

@@ -13,8 +13,8 @@ from datetime import datetime
 from typing import Any
 
 
-def problem_of(answer: Any) -> str:
-    """Return what is wrong with the answer, "" for nothing."""
+def answer_problem(answer: Any) -> str:
+    """Return what is wrong with the answer, or ""."""
     token = answer.get("token") if isinstance(answer, Mapping) else None
     if not isinstance(token, Mapping):
         return "it has no token"
