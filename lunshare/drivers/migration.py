@@ -56,7 +56,7 @@ def fill(root: Root, target: Disk, source: Disk, timeout: float) -> None:
 
 def _require_proof(proof: Any, target: Disk, source: Disk) -> None:
     match proof:
-        case {"size": int(size), "checksum": str()} if size >= source.size:
+        case {"size": int(size)} if size >= source.size:
             return
     raise CopyDiffers(target.path, f"the helper's proof is {proof!r}")
 

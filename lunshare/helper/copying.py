@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import mmap
 import os
 import struct
 import time
@@ -33,7 +32,7 @@ from lunshare.helper.nfs import open_files
 from lunshare.helper.nfs.open_files import IsExported
 from lunshare.helper.served import Served
 from lunshare.helper.verbs import LongVerb, NoteProgress, Report
-from lunshare.helper.verification import STEP, ZEROS
+from lunshare.helper.verification import STEP, ZEROS, Piece
 
 # O_DIRECT requires this alignment of offsets, lengths and memory (open(2)). The size of
 # a disk is a multiple of it, and the end of a file is padded with zeros.
@@ -252,26 +251,20 @@ def _copy_parts(
     zeros: bool,
 ) -> None:
     """Copy these parts. All bytes are on the medium when it returns."""
-    unflushed = 0
-    memory = mmap.mmap(-1, STEP)
+    unflushed, piece = 0, Piece()
     for start, end in used:
         for at in range(start, end, STEP):
             length = min(STEP, end - at)
-            piece = verification.read(old, memory, at, length)
-            if zeros or piece != ZEROS[:length]:
-                unflushed += _write(new, memory, at, length)
+            piece.read(old, at, length)
+            if zeros or not piece.equals(ZEROS):
+                piece.pad(-(-length // _UNIT) * _UNIT)
+                verification.write(new, memoryview(piece.memory)[: piece.size], at)
+                unflushed += piece.size
             if unflushed >= _FLUSHED:
                 os.fdatasync(new)
                 unflushed = 0
             note_progress(length)
     os.fsync(new)
-
-
-def _write(new: int, memory: mmap.mmap, at: int, length: int) -> int:
-    whole = -(-length // _UNIT) * _UNIT
-    memory[length:whole] = bytes(whole - length)
-    verification.write(new, memoryview(memory)[:whole], at)
-    return whole
 
 
 @contextlib.contextmanager

@@ -26,7 +26,7 @@ from typing import Any
 from lunshare.drivers import errors, request_ids
 
 #: Raise it with every change of a message that the other side must understand.
-PROTOCOL = 7
+PROTOCOL = 8
 
 _CLASSES: dict[str, type[errors.DriverError]] = {
     kind.code: kind
