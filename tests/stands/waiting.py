@@ -16,7 +16,7 @@ _FIRST_SECONDS, _LONGEST_SECONDS, _GROWTH = 0.005, 0.3, 1.3
 def until(
     condition: Callable[[], object],
     state: str = "the condition",
-    seconds: float = 120.0,
+    seconds: float = 300.0,
 ) -> None:
     """Poll ``condition``; what it waits for has no event.
 

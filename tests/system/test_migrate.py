@@ -35,7 +35,7 @@ def test_volume_migrates_to_another_group_with_its_bytes_and_modes(
     there = {"volume_driver": "lvm", "volume_group": other_group}
     node = daemon(
         node={"enabled_backends": "lvm,there"},
-        backend={**_THICK, "wipe_rate": 0},
+        backend={**_THICK, "wipe_rate": 0, "wipe_step": 1024},
         others={"there": there},
     ).start()
     api, writer = node.api, host("writer")
@@ -68,8 +68,8 @@ def test_deleted_volume_is_wiped_after_the_answer_and_after_a_kill(
     node.process.kill()
     (name,) = (each for each in _names(node.group) if each.startswith("deleted-"))
 
-    text = node.config.read_text()
-    node.config.write_text(text.replace("wipe_rate = 64", "wipe_rate = 0"))
+    text = node.config.read_text().replace("wipe_rate = 64", "wipe_rate = 0")
+    node.config.write_text(text.replace("wipe_step = 16", "wipe_step = 1024"))
     node.start()
     until(lambda: name not in _names(node.group))
     assert node.api.must("GET", "/v3/lunshare/wipes")["wipes"] == []

@@ -118,7 +118,9 @@ class UmlGuest:
         """Its kernel, and that kernel's parameters.
 
         gro=1: buffers for frames of 64 KiB. Without it, guests send each other such
-        frames and lose them; a copy of a volume had 0.3 MB/s.
+        frames and lose them; a copy of a volume had 0.3 MB/s. pty.legacy_count=0: the
+        kernel makes 512 terminals that nobody uses, and each command of LVM looks at
+        all of /dev; without them an lvs takes 0.2 instead of 0.3 s (6.12.113).
         """
         root = [] if os.geteuid() == 0 else ["--map-root-user"]
         disks = (
@@ -130,7 +132,12 @@ class UmlGuest:
             *("setpriv", "--pdeathsig", "KILL", "--", *ALONE, *root, "--"),
             *(str(self._directory / "linux"), f"mem={MEMORY}", *disks),
             *("root=/dev/ubda", "rw", "net.ifnames=0", f"lab={self._directory}"),
-            *("quiet", "systemd.show_status=no", f"uml_dir={self._directory}"),
+            *(
+                "pty.legacy_count=0",
+                "quiet",
+                "systemd.show_status=no",
+                f"uml_dir={self._directory}",
+            ),
             *("con=null", "con0=null,fd:1", "con1=null", "ssl=null"),
             *([f"vec0:transport=tap,ifname={self._tap},gro=1"] if self._tap else []),
         ]
