@@ -31,8 +31,15 @@ class Backend:
         return grows and self.target.abilities.shows_growth
 
     def create(self, volume: Volume) -> Disk:
-        """Create the volume's disk. It is not exported to any host."""
-        return self.volumes.create(volume)
+        """Create the volume's disk. It is not exported to any host.
+
+        Can be repeated until the disk is used.
+
+        :raises ForeignBytes: see ``VolumeDriver.require_empty``.
+        """
+        disk = self.volumes.create(volume)
+        self.volumes.require_empty(volume.id)
+        return disk
 
     def delete(self, volume_id: str) -> None:
         """Remove the export, then delete the disk."""

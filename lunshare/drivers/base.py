@@ -97,6 +97,14 @@ class VolumeDriver(Driver):
             storage itself runs full during the work (ENOSPC, EDQUOT, a message).
         """
 
+    def require_empty(self, volume_id: str) -> None:
+        """Check that a disk that was created, and never used, has no bytes.
+
+        For storage that may give a new disk those of an earlier one.
+
+        :raises ForeignBytes: it had some, and it is not this volume's disk any more.
+        """
+
     @abc.abstractmethod
     def delete(self, volume_id: str) -> None:
         """Delete the disk. A disk that does not exist is success.

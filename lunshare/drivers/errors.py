@@ -274,3 +274,18 @@ class CopyDiffers(DriverError):
     def __init__(self, target: str, why: str) -> None:
         super().__init__(f"{target} is not a copy of its source: {why}")
         self.target, self.why = target, why
+
+
+class ForeignBytes(DriverError):
+    """A new disk had bytes of another one. It has another name now; no host gets it."""
+
+    code = "foreign-bytes"
+    FIELDS: ClassVar[tuple[str, ...]] = ("volume_id", "disk")
+
+    def __init__(self, volume_id: str, disk: str) -> None:
+        super().__init__(
+            f"the new disk of volume {volume_id} had bytes of another disk, so it is"
+            f" {disk} now: see whose it is ('Thin devices that LVM does not know' in"
+            " docs/operations.md), then create the volume again"
+        )
+        self.volume_id, self.disk = volume_id, disk

@@ -28,7 +28,7 @@ _CONNECT_SECONDS = 5.0
 # Verbs and commands with the same result when they run twice, even at the same time.
 _IDEMPOTENT = frozenset(
     ["lio.check", "lio.apply", "lio.remove", "lio.observe", "lio.live"]
-    + ["lvm.commit", "lvm.pool", "node.processes"]
+    + ["lvm.commit", "lvm.pool", "lvm.mapped", "node.processes"]
     + [f"share.{verb}" for verb in ("check", "capacity", "list", "find")]
 )
 _IDEMPOTENT_COMMANDS = frozenset(("lvs", "vgs", "mkdir"))

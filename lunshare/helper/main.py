@@ -92,6 +92,7 @@ def verbs(
         "run": ChangeVerb(_runner(commands)),
         "lvm.commit": headers.commit,
         "lvm.pool": pools.status,
+        "lvm.mapped": pools.mapped,
         "node.processes": processes.usage,
         **_target_verbs(served, mounts),
         **CopyVerbs(served, exported, mounts, disk_locks).verbs(),

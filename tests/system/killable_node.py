@@ -47,7 +47,7 @@ CTX = RequestContext("user", "project", True, "req-killed", ("admin",))
 MANY = Page(None, 1000)
 _PARENT_SECONDS = 300  # a process without its parent ends by itself
 _READS = {"lio.check", "lio.observe", "lio.live", "vgs", "lvs", "lvm.commit"}
-_READS |= {"lvm.pool"}
+_READS |= {"lvm.pool", "lvm.mapped"}
 
 
 class KillableHelper(Helper):

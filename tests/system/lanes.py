@@ -24,6 +24,7 @@ NODE_2 = (
     "test_lvm_driver",
     "test_lvm_group",
     "test_lvm_managed_snapshots",
+    "test_lvm_orphans",
     "test_nfs_and_lvm",
     "test_nfs_driver",
     "test_nfs_export",

@@ -114,8 +114,10 @@ def build_lvm(root: Root, **given: Any) -> LvmVolumes:
 class LvmFixtures(VolumeFixtures):
     """What thin and thick have in common."""
 
-    #: lvm.commit reads the header of a disk, lvm.pool the status of a thin pool.
-    read_only_steps = (*VolumeFixtures.read_only_steps, "lvm.commit", "lvm.pool")
+    #: lvm.commit reads the header of a disk, the others what a thin pool uses.
+    read_only_steps = (
+        *(*VolumeFixtures.read_only_steps, "lvm.commit", "lvm.pool", "lvm.mapped"),
+    )
 
     @pytest.fixture
     def misconfigured(self, root: Root) -> VolumeDriver:

@@ -52,7 +52,8 @@ POOL = """
       "report": [
           {
               "lv": [
-                  {"lv_size":"8589934592", "segtype":"%s", "zero":"%s"}
+                  {"lv_size":"8589934592", "segtype":"%s", "zero":"%s",
+                   "transaction_id":"9"}
               ]
           }
       ]
@@ -79,11 +80,12 @@ def pool_status(data: float, metadata: float, mode: str = "rw") -> str:
 class Scripted:
     """A root helper that returns one output for each program, if rootwrap.d allows it.
 
-    ``pool`` is the status of the thin pool, None while it is not active.
+    ``pool`` is the status of the thin pool, None while it is not active; ``mapped``
+    that of a thin volume.
     """
 
     def __init__(self, pool: str | None = None, **answers: str | Exception) -> None:
-        self.pool = pool
+        self.pool, self.mapped = pool, "0 -"
         self._answers = {"vgs": VG % (50, ""), **answers}
         self.commit: dict[str, int] | Exception | None = commit(8192, 7)
         self.commands: list[tuple[str, ...]] = []
@@ -101,6 +103,9 @@ class Scripted:
         if verb == "lvm.pool":
             assert arguments == {"group": GROUP, "pool": "pool"}
             return self.pool
+        if verb == "lvm.mapped":
+            assert arguments["group"] == GROUP
+            return self.mapped
         assert (verb, arguments) == ("lvm.commit", {"device": "/dev/loop9"})
         if isinstance(self.commit, Exception):
             raise self.commit

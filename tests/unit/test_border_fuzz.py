@@ -200,6 +200,7 @@ WANTS = {
     "disk.copy": ("source", "target"),
     "lvm.commit": ("device",),
     "lvm.pool": ("group", "pool"),
+    "lvm.mapped": ("group", "volume"),
     "lvm.copy": ("source", "target", "length"),
     "lvm.zero": ("device", "start", "length"),
     "run": ("argv",),

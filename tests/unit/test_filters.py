@@ -325,7 +325,7 @@ def test_every_mount_option_of_a_share_is_allowed(commands, option):
 
 
 # What is no command, but a verb of its own, or no call at all.
-_VERBS = {"path", "metadata_commit", "pool_usage", "copy", "wipe"}
+_VERBS = {"path", "metadata_commit", "pool_usage", "mapped", "copy", "wipe"}
 
 
 def test_every_command_of_the_drivers_is_tested():

@@ -61,7 +61,7 @@ def test_report_of_segments_is_parsed():
 
 def test_report_of_a_pool_says_whether_it_zeroes_chunks():
     (pool,) = lvm_reports.pools(POOL % ("thin-pool", ""))
-    assert pool == lvm_reports.ThinPool(8589934592, zeroes=False)
+    assert pool == lvm_reports.ThinPool(8589934592, zeroes=False, transaction=9)
     (pool,) = lvm_reports.pools(THIN_POOL)
     assert pool.zeroes
 

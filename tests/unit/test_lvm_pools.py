@@ -11,6 +11,7 @@ import pytest
 
 from lunshare.drivers.errors import (
     CommandFailed,
+    ForeignBytes,
     UnknownDisk,
     UnknownSnapshot,
     Unsupported,
@@ -183,3 +184,41 @@ def test_what_exists_already_needs_no_space(verb):
         "clone": lambda: copies.clone(VOLUME, source),
     }
     calls[verb]()
+
+
+def test_new_volume_with_mapped_blocks_gets_another_name():
+    """The kernel had a thin device of its number, with another volume's bytes."""
+    root = Answering(THIN_POOL, lvrename="")
+    volumes = driver(root)
+    volumes.require_empty(VOLUME.id)
+    assert [argv[0] for argv in root.commands] == ["lvm.mapped"]
+    root.mapped = "512 511"
+    with pytest.raises(ForeignBytes, match=f"had bytes.* is {GROUP}/unmanaged-"):
+        volumes.require_empty(VOLUME.id)
+    assert root.commands[-1][-2:] == (VOLUME.name, f"unmanaged-{VOLUME.id}")
+
+
+def test_pool_that_the_kernel_has_changed_without_lvm_is_closed():
+    known, ahead = (f"{count}{pool_status(50, 1)[1:]}" for count in (9, 10))
+    root = Answering(THIN_POOL, ahead, lvs=rows())
+    assert "counts 10 changes of its thin devices and LVM 9" in closed(root)
+    root.pool = known
+    assert closed(root) == ""
+
+
+def test_pool_that_lvm_changes_at_this_moment_is_open():
+    class Changing(Answering):
+        def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
+            if verb == "lvm.pool":
+                self.changes += 1
+                self.pool = f"{self.changes}{pool_status(50, 1)[1:]}"
+            return super().call(verb, timeout=timeout, **arguments)
+
+        changes = 9
+
+    root = Changing(THIN_POOL, lvs=rows())
+    assert closed(root) == ""
+
+
+def closed(root: Answering) -> str:
+    return driver(root).capacity().closed

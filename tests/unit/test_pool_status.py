@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What lvm.pool asks the kernel, and of what; tests/system compares it with dmsetup."""
+"""What lvm.pool and lvm.mapped ask the kernel; tests/system asks dmsetup, too."""
 
 from __future__ import annotations
 
@@ -141,3 +141,15 @@ def test_name_that_device_mapper_cannot_have_is_not_asked_for(install: Any) -> N
     kernel = Kernel()
     assert install(kernel).status({"group": "lun-share", "pool": "p" * 200}, 5) is None
     assert kernel.asked == []
+
+
+def test_status_of_a_thin_volume_is_that_of_a_thin_device_only(install: Any) -> None:
+    kernel = Kernel(
+        lun__share_one=("thin", "512 511"), lun__share_pool=("thin-pool", STATUS)
+    )
+    verbs = install(kernel)
+    given = {"group": "lun-share", "volume": "one"}
+    assert verbs.mapped(given, 5) == "512 511"
+    assert verbs.mapped({**given, "volume": "pool"}, 5) is None
+    with pytest.raises(HelperRefused, match="not served"):
+        verbs.mapped({**given, "group": "lun"}, 5)

@@ -27,6 +27,7 @@ from tests.unit.helper_thread import HelperThread, filters_of, write_filters
 from tests.unit.lvm_answers import GROUP, THIN_POOL, VG, rows
 
 PREFIX = "iqn.2026-11.io.lunshare:"
+_POOL_STATUS = lvm_answers.pool_status(5, 5)
 _PROGRAMS = ("lvchange", "lvcreate", "lvs", "vgs")
 # A later value of an option replaces an earlier one.
 _SECTION = f"""
@@ -55,7 +56,9 @@ def walked_node(path: Path) -> Iterator[Node]:
         reading = next(m for m in modules if hasattr(m, "thin_pool_of"))
         patch.setattr(reading, "thin_pool_of", lambda path, group: "pool")
         patch.setattr(
-            pool_status, "_status", lambda name: lvm_answers.pool_status(5, 5)
+            pool_status,
+            "_status",
+            lambda name, kind, _: "0 -" if kind == "thin" else _POOL_STATUS,
         )
         helper = HelperThread(
             path / "helper.sock",

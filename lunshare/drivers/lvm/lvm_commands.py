@@ -60,7 +60,8 @@ class Lvm:
     def thin_pool(self, name: str) -> lvm_reports.ThinPool | None:
         """Return the thin pool of that name; None if it is not a thin pool."""
         where = f"{self.name}/{name}"
-        text = self._run("lvs", *_JSON, "-o", "lv_size,segtype,zero", where)
+        fields = "lv_size,segtype,zero,transaction_id"
+        text = self._run("lvs", *_JSON, "-o", fields, where)
         pools = lvm_reports.pools(text)
         return pools[0] if pools else None
 
@@ -72,6 +73,17 @@ class Lvm:
         where = {"group": self.name, "pool": name}
         text = self._root.call("lvm.pool", timeout=self._timeout, **where)
         return None if text is None else lvm_reports.pool_usage(str(text))
+
+    def mapped(self, name: str) -> int:
+        """Return how many bytes of an active thin volume its pool has mapped.
+
+        Starts no process.
+
+        :raises DriverError: the volume is not active, or its pool has failed.
+        """
+        where = {"group": self.name, "volume": name}
+        text = self._root.call("lvm.mapped", timeout=self._timeout, **where)
+        return lvm_reports.mapped_bytes(f"{self.name}/{name}", str(text))
 
     def logical_volumes(self) -> tuple[lvm_reports.LogicalVolume, ...]:
         """Return every logical volume. These fields need no ioctl for each row."""

@@ -162,6 +162,10 @@ class LvmVolumes(VolumeDriver):
             self._kind.create(volume)
         return self.disk(volume.id)
 
+    def require_empty(self, volume_id: str) -> None:
+        if isinstance(self._kind, Thin):
+            self._kind.require_empty(volume_id)
+
     @retried_once
     def delete(self, volume_id: str) -> None:
         require_uuid(volume_id)

@@ -40,10 +40,14 @@ class VolumeGroup:
 
 @dataclass(frozen=True, slots=True)
 class ThinPool:
-    """One thin pool. ``zeroes``: the pool zeroes a chunk when it allocates it."""
+    """One thin pool. ``zeroes``: the pool zeroes a chunk when it allocates it.
+
+    ``transaction`` is the number of changes of its thin devices that LVM recorded.
+    """
 
     size: int
     zeroes: bool
+    transaction: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +55,13 @@ class PoolUsage:
     """How full a thin pool is.
 
     ``health`` is empty if there is no problem, or LVM's word, such as ``out_of_data``.
+    ``transaction`` is the kernel's number of changes; -1 for a pool that failed.
     """
 
     data_percent: float
     metadata_percent: float
     health: str
+    transaction: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +121,19 @@ def pool_usage(text: str) -> PoolUsage:
         return PoolUsage(100, 100, "failed")
     try:
         metadata, data = (_percent(word) for word in words[1:3])
-        return PoolUsage(data, metadata, _HEALTH.get(words[4], ""))
+        return PoolUsage(data, metadata, _HEALTH.get(words[4], ""), int(words[0]))
     except (ValueError, IndexError) as error:
         raise DriverError(
             f"a pool's status does not have the known format: {text}"
         ) from error
+
+
+def mapped_bytes(name: str, text: str) -> int:
+    """Read the kernel's status of a thin volume: its first word is in sectors."""
+    try:
+        return 512 * int(text.split(maxsplit=1)[0])
+    except (ValueError, IndexError) as error:
+        raise DriverError(f"{name}: the kernel's status of it is {text!r}") from error
 
 
 def logical_volumes(text: str) -> tuple[LogicalVolume, ...]:
@@ -202,7 +216,8 @@ def _partial_name(row: _Row) -> str:
 def _pool(row: _Row) -> ThinPool | None:
     if row["segtype"] != "thin-pool":
         return None
-    return ThinPool(int(row["lv_size"]), zeroes=row["zero"] != "")
+    size, transaction = int(row["lv_size"]), int(row["transaction_id"])
+    return ThinPool(size, row["zero"] != "", transaction)
 
 
 def _segment(row: _Row) -> Segment:

@@ -9,6 +9,7 @@
 ``_snapshot-<uuid>``             a snapshot
 ``deleted-<uuid>.<bytes>``       a deleted thick volume to wipe, and its full size
 ``unmanaged-<uuid>``             a volume or a snapshot that was unmanaged: foreign
+                                 (or a new thin one that had bytes; see thin)
 ===============================  ==============================================
 """
 

@@ -9,10 +9,16 @@ is not wiped.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
-from lunshare.drivers.errors import CommandFailed, Misconfigured, NoSpace
+from lunshare.drivers.errors import (
+    CommandFailed,
+    ForeignBytes,
+    Misconfigured,
+    NoSpace,
+)
 from lunshare.drivers.lvm import command_errors, names
 from lunshare.drivers.lvm.cached_listing import CachedListing, Derived, Listing
 from lunshare.drivers.lvm.lvm_commands import Lvm
@@ -23,6 +29,8 @@ from lunshare.drivers.lvm.lvm_reports import (
     VolumeDetails,
 )
 from lunshare.drivers.values import Capacity, Volume, Wipe
+
+LOG = logging.getLogger(__name__)
 
 
 class Thin:
@@ -70,6 +78,21 @@ class Thin:
                 raise
             self.require_owned(self._lvm.details_of(volume.name), volume)
             self._extend(volume)
+
+    def require_empty(self, volume_id: str) -> None:
+        """Rename a new volume that has mapped blocks, so that no host reads them.
+
+        The kernel's metadata may have a thin device that LVM's does not, after a crash
+        or vgcfgrestore. LVM then gives its number to the next volume.
+
+        :raises ForeignBytes: it had some.
+        """
+        name = Volume(volume_id, 0).name
+        if mapped := self._lvm.mapped(name):
+            orphan = f"unmanaged-{volume_id}"
+            LOG.error("%s: new, and has %d bytes: now %s", name, mapped, orphan)
+            self._lvm.rename(name, orphan)
+            raise ForeignBytes(volume_id, f"{self._group}/{orphan}")
 
     def extend(self, volume: Volume, size: int) -> None:
         """Extend it; ``size`` is its size now."""
@@ -125,7 +148,7 @@ class Thin:
             free=int(pool.size * (100 - usage.data_percent) / 100),
             provisioned=self._provisioned.value_for(listed),
             thin=True,
-            closed=self._reason_closed(usage),
+            closed=self._reason_closed(usage) or self._reason_differs(pool, usage),
             data_percent=usage.data_percent,
             metadata_percent=usage.metadata_percent,
         )
@@ -185,6 +208,26 @@ class Thin:
                 f"its metadata is {pool.metadata_percent:g}% full; extend its metadata"
             )
         return ""
+
+    def _reason_differs(self, pool: ThinPool, usage: PoolUsage) -> str:
+        """Return why the kernel may have thin devices that LVM does not know.
+
+        Both numbers grow with each change of the pool, LVM's first, and LVM may be
+        changing it now. So LVM is asked again, and the kernel after it.
+        """
+        if usage.transaction <= pool.transaction:
+            return ""
+        again = self._find_pool()
+        if again is None or usage.transaction <= again.transaction:
+            return ""
+        now = self._lvm.pool_usage(self.pool_name)
+        if now is None or now.transaction != usage.transaction:
+            return ""
+        return (
+            f"the kernel counts {now.transaction} changes of its thin devices and LVM"
+            f" {again.transaction}, so a new volume could have another's bytes: see"
+            " 'Thin devices that LVM does not know' in docs/operations.md"
+        )
 
     def _extend(self, volume: Volume) -> None:
         try:

@@ -14,8 +14,8 @@ no ``protocol``, and its ``fields`` were a list. So a helper of protocol 1 refus
 later request, and the form of its answer shows its protocol. A later helper answers a
 request of another protocol with its own number and with ``fields`` as a list of one
 sentence, which a daemon of protocol 1 shows, too. Protocol 2 had no ``request_id``,
-protocol 4 no verb ``lvm.pool``, and protocol 5 no ``node.processes`` and no NoSpace
-from LVM's commands.
+protocol 4 no verb ``lvm.pool``, protocol 5 no ``node.processes`` and no NoSpace from
+LVM's commands, and protocol 7 no ``lvm.mapped``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""How full a thin pool is, as the kernel says: one ioctl of device-mapper.
+"""How full a thin pool or a thin volume is, as the kernel says: one ioctl.
 
 ``dmsetup status`` does the same in a process of its own, which is 60 ms of a create in
 the lab, where lvcreate takes 800. The ioctl needs root, as the process did.
@@ -13,7 +13,7 @@ import fcntl
 import os
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lunshare.drivers.errors import DriverError, HelperRefused
@@ -38,15 +38,25 @@ _LONGEST = 127  # characters of a device's name
 # A pool that has volumes is below an LVM layer with that suffix.
 _LAYERS = ("-tpool", "")
 
+_NAME = re.compile("[A-Za-z0-9_+.][A-Za-z0-9_+.-]*")
+_GROUP = forms.text(_NAME, "name a group")
 _POOL = forms.record(
     lambda group, pool: (group, pool),
-    group=forms.text(re.compile("[A-Za-z0-9_+.][A-Za-z0-9_+.-]*"), "name a group"),
-    pool=forms.text(re.compile("[A-Za-z0-9_+.][A-Za-z0-9_+.-]*"), "name a thin pool"),
+    group=_GROUP,
+    pool=forms.text(_NAME, "name a thin pool"),
+)
+_VOLUME = forms.record(
+    lambda group, volume: (group, volume),
+    group=_GROUP,
+    volume=forms.text(_NAME, "name a thin volume"),
 )
 
 
 class PoolVerbs:
-    """The verb lvm.pool. A second read of a pool that hangs waits for the first."""
+    """The verbs lvm.pool and lvm.mapped.
+
+    A second read of a pool or volume that hangs waits for the first.
+    """
 
     def __init__(self, served: Served) -> None:
         self._served, self._locks = served, Locks()
@@ -58,33 +68,42 @@ class PoolVerbs:
         :raises DriverError: the kernel does not tell it.
         :raises DeadlineExceeded: its disk hangs.
         """
-        group, pool = _POOL("", given)
-        if not self._served.serves_group(group):
-            raise HelperRefused(f"{group}/{pool}", "its volume group is not served")
-        name = f"{double_hyphens(group)}-{double_hyphens(pool)}"
+        return self._status(_POOL("", given), "thin-pool", _LAYERS, seconds)
+
+    def mapped(self, given: Mapping[str, Any], seconds: float) -> str | None:
+        """Return the kernel's status of a thin volume; raises as ``status``."""
+        return self._status(_VOLUME("", given), "thin", ("",), seconds)
+
+    def _status(
+        self, words: tuple[str, str], kind: str, layers: Sequence[str], seconds: float
+    ) -> str | None:
+        where = "/".join(words)
+        if not self._served.serves_group(words[0]):
+            raise HelperRefused(where, "its volume group is not served")
+        name = "-".join(map(double_hyphens, words))
         texts: list[str | None] = []
         with self._locks.hold(name, seconds, "pools") as lock:
-            what = f"reading the status of {group}/{pool}"
-            lock.run_step(what, lambda: texts.append(_status(name)))
+            what = f"reading the status of {where}"
+            lock.run_step(what, lambda: texts.append(_status(name, kind, layers)))
         return texts[0]
 
 
-def _status(name: str) -> str | None:
+def _status(name: str, kind: str, layers: Sequence[str]) -> str | None:
     try:
         control = os.open(_CONTROL, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:  # the kernel has no device-mapper, so no active pool
         return None
     try:
-        layers = (_status_of_device(control, name + layer) for layer in _LAYERS)
-        return next(filter(None, layers), None)
+        texts = (_status_of_device(control, name + layer, kind) for layer in layers)
+        return next(filter(None, texts), None)
     except OSError as error:
         raise DriverError(f"{name}: {error.strerror}") from None
     finally:
         os.close(control)
 
 
-def _status_of_device(control: int, name: str) -> str | None:
-    """Return the status of the device of that name, if it is a thin pool."""
+def _status_of_device(control: int, name: str, kind: str) -> str | None:
+    """Return the status of the device of that name, if it is of that kind."""
     if len(name) > _LONGEST:
         return None
     buffer = bytearray(_SIZE)
@@ -96,10 +115,10 @@ def _status_of_device(control: int, name: str) -> str | None:
         if error.errno == errno.ENXIO:  # no such device
             return None
         raise
-    return status_of(buffer)
+    return status_of(buffer, kind)
 
 
-def status_of(answer: bytearray) -> str | None:
+def status_of(answer: bytearray, kind: str) -> str | None:
     """Return the text in an answer of the kernel; None if it is of another target.
 
     :raises OSError: the answer is not complete.
@@ -110,8 +129,7 @@ def status_of(answer: bytearray) -> str | None:
         raise OSError(errno.EMSGSIZE, os.strerror(errno.EMSGSIZE))
     if targets != 1:
         return None
-    kind = _TARGET.unpack_from(answer, start)[-1]
-    if kind.rstrip(b"\0") != b"thin-pool":
+    if _TARGET.unpack_from(answer, start)[-1].rstrip(b"\0") != kind.encode():
         return None
     text = answer[start + _TARGET.size :].partition(b"\0")[0]
     return text.decode(errors="replace")
