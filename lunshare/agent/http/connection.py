@@ -86,6 +86,8 @@ class Connection(asyncio.BufferedProtocol):
         self._answer_size = 0
         self._is_full = self._is_cut = self._is_lost = False
         self._is_last = self._closes_at_once = False
+        #: Bytes that came, and requests that were complete.
+        self.received = self.requests = 0
 
     @property
     def seconds_left(self) -> float:
@@ -133,6 +135,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Read so many bytes. While a request runs, they wait, and no more come."""
+        self.received += nbytes
         if self.state is State.LINGERING:
             return
         data = self._owner.buffer[:nbytes]
@@ -188,6 +191,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._request is not None:
             self._enter(State.RUNNING)
+            self.requests += 1
             self._complete_at = time.perf_counter()
             self._owner.run(self)
         elif self._is_cut:

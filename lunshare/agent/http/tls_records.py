@@ -1,0 +1,144 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a client of TLS sends, before OpenSSL reads it: how much, and how fast.
+
+A record need not carry data: a KeyUpdate of 27 bytes costs 25 us, and anybody may
+send it. So the bytes without data are limited for each request, and the time that all
+connections with TLS take in one turn of the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol, cast
+
+#: Bytes of one request that may carry no data: one incomplete record (16.6 KiB), or a
+#: handshake; and as a share of its data, for the heads of its records.
+_MAX_OVERHEAD = 20 * 1024
+_DATA_FOR_OVERHEAD = 4
+#: Seconds of one turn of the loop for records. What came later waits for the next.
+_TURN_SECONDS = 0.01
+
+
+class DataCount(Protocol):
+    """The connection above TLS, which gets the data."""
+
+    received: int
+    requests: int
+
+    def abort(self) -> None:
+        """Close the socket, whatever is not sent."""
+
+
+class RecordTurns:
+    """The time for records in each turn of a loop, in the order of their arrival."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Only the thread of the loop may use it."""
+        self._loop = loop
+        self._late: deque[Callable[[], None]] = deque()
+        self._spent = 0.0
+        self._is_scheduled = False
+
+    @property
+    def has_time(self) -> bool:
+        """Whether this turn has time left, and nobody waits."""
+        return self._spent < _TURN_SECONDS and not self._late
+
+    def run(self, function: Callable[[], None]) -> None:
+        """Call it, on account of this turn."""
+        began = time.perf_counter()
+        function()
+        self._spent += time.perf_counter() - began
+        self._schedule()
+
+    def run_later(self, function: Callable[[], None]) -> None:
+        """Call it in a turn that has time for it."""
+        self._late.append(function)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._begin)
+
+    def _begin(self) -> None:
+        """Begin a turn with those that had no time in the last one."""
+        self._spent, self._is_scheduled = 0.0, False
+        while self._late and self._spent < _TURN_SECONDS:
+            self.run(self._late.popleft())
+        if self._late:
+            self._schedule()
+
+
+class RecordReader(asyncio.BufferedProtocol):
+    """Between the socket of a connection and its TLS."""
+
+    def __init__(
+        self, turns: RecordTurns, connection: DataCount, socket: asyncio.Transport
+    ) -> None:
+        """Read for the protocol that the socket has now, which is that of TLS."""
+        self._turns, self._connection, self._socket = turns, connection, socket
+        self._tls = cast(asyncio.BufferedProtocol, socket.get_protocol())
+        self._late = bytearray()
+        self._requests = self._size = self._before = 0
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where the next bytes go."""
+        return cast(memoryview, self._tls.get_buffer(sizehint))
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Give so many bytes to TLS, now or when it is their turn."""
+        if self._turns.has_time and not self._late:
+            self._turns.run(lambda: self._pass_on(nbytes))
+            return
+        if not self._late:
+            self._turns.run_later(self._resume)
+        self._late += self.get_buffer(-1)[:nbytes]
+        self._socket.pause_reading()
+
+    def _resume(self) -> None:
+        """Read again, and give to TLS what had to wait; that may pause it again."""
+        self._socket.resume_reading()
+        self._flush()
+
+    def _flush(self) -> None:
+        late, self._late = self._late, bytearray()
+        while late and not self._socket.is_closing():
+            buffer = self.get_buffer(-1)
+            size = min(len(buffer), len(late))
+            buffer[:size] = late[:size]
+            del late[:size]
+            self._pass_on(size)
+
+    def _pass_on(self, size: int) -> None:
+        """Give bytes in the buffer to TLS; end a connection that sends no data."""
+        if self._requests != self._connection.requests:
+            self._requests = self._connection.requests
+            self._size, self._before = 0, self._connection.received
+        self._size += size
+        self._tls.buffer_updated(size)
+        data = self._connection.received - self._before
+        if self._size - data > _MAX_OVERHEAD + data // _DATA_FOR_OVERHEAD:
+            self._connection.abort()
+
+    def eof_received(self) -> bool | None:
+        """Tell TLS that no more comes."""
+        self._flush()
+        return self._tls.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell TLS that the socket is closed."""
+        self._late.clear()
+        self._tls.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Tell TLS that the client has not read what was written."""
+        self._tls.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Tell TLS that the client has read it."""
+        self._tls.resume_writing()

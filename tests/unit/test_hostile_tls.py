@@ -1,0 +1,156 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Clients of TLS that send records without data, which cost more than they weigh."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lunshare.agent.http import listener
+from lunshare.agent.http.tls import Certificates
+from lunshare.agent.listen_addresses import Address
+from tests.api.identity_daemon import certificate
+from tests.stands.tls_records import KEY_UPDATE_REQUESTED, RecordClient
+
+CLIENTS = 20
+HEALTH = b"GET /healthz HTTP/1.0\r\n\r\n"
+REQUEST = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+class TlsServer:
+    """A server of health checks, on a port with TLS and on a unix socket."""
+
+    def __init__(self, path: Path) -> None:
+        certificate(path)
+        self.path = path
+        addresses = [Address(("127.0.0.1", 0), tls=True), Address(str(path / "socket"))]
+        self.server = listener.serve(_answer, addresses, 1, certificates=self._pair)
+        self.server.start()
+
+    def _pair(self, address: Address) -> Certificates | None:
+        pair = (str(self.path / "cert.pem"), str(self.path / "key.pem"))
+        return Certificates(*pair) if address.tls else None
+
+    def client(self) -> RecordClient:
+        """A client of TLS after its handshake."""
+        return RecordClient(self.server.bind_addr[1], self.path / "secrets")
+
+    def health_seconds(self) -> float:
+        """The time of a health check over the unix socket."""
+        began = time.monotonic()
+        with socket.socket(socket.AF_UNIX) as wire:
+            wire.settimeout(60)
+            wire.connect(str(self.path / "socket"))
+            wire.sendall(HEALTH)
+            assert wire.recv(12) == b"HTTP/1.1 200"
+        return time.monotonic() - began
+
+
+def _answer(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+    size = len(environ["wsgi.input"].read())
+    start_response("200 OK", [("X-Size", str(size))])
+    return []
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[TlsServer]:
+    server = TlsServer(tmp_path)
+    try:
+        yield server
+    finally:
+        server.server.stop()
+
+
+def updates(client: RecordClient) -> bytes:
+    """Records that change the key."""
+    return b"".join(client.key_update() for _ in range(2500))
+
+
+def answered_updates(client: RecordClient) -> bytes:
+    """Records that change the key, and want an answer."""
+    return b"".join(client.key_update(KEY_UPDATE_REQUESTED) for _ in range(2500))
+
+
+def empty_records(client: RecordClient) -> bytes:
+    """Records of data without a byte of it."""
+    return b"".join(client.record(b"") for _ in range(5000))
+
+
+def updates_with_some_data(client: RecordClient) -> bytes:
+    """Single bytes of the head of a request, with a change of the key before each."""
+    letters = (client.key_update() + client.record(b"a") for _ in range(2000))
+    return client.record(b"GET /") + b"".join(letters)
+
+
+def send(client: RecordClient, records: bytes) -> None:
+    """Send them until the server ends the connection."""
+    with contextlib.suppress(ConnectionError):
+        client.wire.sendall(records)
+
+
+KINDS = [updates, answered_updates, empty_records, updates_with_some_data]
+
+
+@pytest.mark.parametrize("records", KINDS)
+def test_records_without_data_end_the_connection(
+    running: TlsServer, records: Callable[[RecordClient], bytes]
+) -> None:
+    client = running.client()
+    with client.wire as wire:
+        sent, began = records(client), time.monotonic()
+        try:
+            wire.sendall(sent)
+            while wire.recv(65536):
+                pass
+        except ConnectionError:
+            pass
+    assert time.monotonic() - began < 5  # its deadline is 10 seconds
+
+
+def test_records_without_data_do_not_delay_health_checks(running: TlsServer) -> None:
+    """20 clients took 1.5 s of the loop's thread, which answers health checks too."""
+    clients = [running.client() for _ in range(CLIENTS)]
+    sent = [updates(client) for client in clients]
+    threads = [
+        threading.Thread(target=send, args=(client, data), daemon=True)
+        for client, data in zip(clients, sent, strict=True)
+    ]
+    for thread in threads:
+        thread.start()
+    assert max(running.health_seconds() for _ in range(20)) < 0.5
+    for client, thread in zip(clients, threads, strict=True):
+        thread.join()
+        client.wire.close()
+
+
+def test_many_small_requests_over_one_connection_are_no_attack(
+    running: TlsServer,
+) -> None:
+    client = running.client()
+    with client.wire as wire:
+        for _ in range(1500):
+            wire.sendall(client.record(REQUEST[:10]) + client.record(REQUEST[10:]))
+            assert wire.recv(65536)
+
+
+def test_large_records_that_come_in_pieces_are_no_attack(running: TlsServer) -> None:
+    client = running.client()
+    body = b"x" * 160_000
+    head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body)
+    sent = client.record(head)
+    sent += b"".join(
+        client.record(body[start : start + 16_000])
+        for start in range(0, len(body), 16_000)
+    )
+    with client.wire as wire:
+        for start in range(0, len(sent), 1000):
+            wire.sendall(sent[start : start + 1000])
+        assert b"X-Size: 160000" in client.read()
