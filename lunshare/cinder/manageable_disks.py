@@ -71,8 +71,8 @@ def _name(sent: Mapping[str, Any]) -> str:
 
 
 def _safe(shown: _Shown) -> _Shown:
-    if shown.reason_not_safe:
-        raise UnknownReference(shown.reference, shown.reason_not_safe)
+    if shown.problem:
+        raise UnknownReference(shown.reference, shown.problem)
     return shown
 
 
@@ -82,8 +82,8 @@ def _entry(
     entry: dict[str, Any] = {
         "reference": {_KEY: shown.reference},
         "size": shown.gib,
-        "safe_to_manage": not shown.reason_not_safe,
-        "reason_not_safe": shown.reason_not_safe or None,
+        "safe_to_manage": not shown.problem,
+        "reason_not_safe": shown.problem or None,
         "cinder_id": cinder_id,
         "extra_info": None,
     }

@@ -251,13 +251,13 @@ class Capacity:
 class Manageable:
     """A foreign disk of the pool that could be managed as a volume.
 
-    ``reference`` is its name, ``size`` is in bytes. ``reason_not_safe`` is why it
-    cannot be managed now, or empty.
+    ``reference`` is its name, ``size`` is in bytes. ``problem`` is why it
+    cannot be managed now, or "".
     """
 
     reference: str
     size: int
-    reason_not_safe: str = ""
+    problem: str = ""
 
     @property
     def gib(self) -> int:
@@ -275,7 +275,7 @@ class ManageableSnapshot:
     reference: str
     size: int
     volume_id: str
-    reason_not_safe: str = ""
+    problem: str = ""
 
     @property
     def gib(self) -> int:

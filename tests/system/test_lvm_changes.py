@@ -275,9 +275,9 @@ def test_opposite_lvm_conf_changes_nothing(
         with pytest.raises(DiskBusy):
             thick.manage(new_volume(4 * MIB), "theirs")
         (offered,) = thick.manageable()
-        assert "it is open" in offered.reason_not_safe
+        assert "it is open" in offered.problem
     (offered,) = thick.manageable()
-    assert offered.reason_not_safe == ""
+    assert offered.problem == ""
     run("lvremove", "-y", f"{GROUP}/theirs")
     with Path(thin.disk(volume.id).path).open("rb"), pytest.raises(DiskBusy):
         thin.unmanage(volume.id)

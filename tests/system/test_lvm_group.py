@@ -95,7 +95,7 @@ def test_open_volume_can_not_be_managed(root: Root) -> None:
     with thin_volume("kit-open", 4 * MIB, b"theirs"):
         held = os.open(f"/dev/{GROUP}/kit-open", os.O_RDONLY)
         [found] = thin.manageable()
-        assert "it is open" in found.reason_not_safe
+        assert "it is open" in found.problem
         with pytest.raises(DiskBusy):
             thin.manage(volume, "kit-open")
         os.close(held)

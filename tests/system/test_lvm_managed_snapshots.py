@@ -89,7 +89,7 @@ def test_a_snapshot_that_lvcreate_made_is_managed(root: Root, kind: str) -> None
     fill(volume.name, b"after!")
     (found,) = backend.manageable_snapshots()
     assert (found.reference, found.size) == ("theirs", SIZE)
-    assert (found.volume_id, found.reason_not_safe) == (volume.id, "")
+    assert (found.volume_id, found.problem) == (volume.id, "")
     with pytest.raises(UnknownReference):
         backend.manage_snapshot(snapshot_of(other.id), "theirs")
     snapshot = snapshot_of(volume.id)
@@ -157,7 +157,7 @@ def test_an_overflowed_snapshot_is_not_unmanaged_or_managed(root: Root) -> None:
     with pytest.raises(LostSnapshot):
         thick.unmanage_snapshot(own)
     (found,) = thick.manageable_snapshots()
-    assert "lost" in found.reason_not_safe
+    assert "lost" in found.problem
     with pytest.raises(UnknownReference, match="lost"):
         thick.manage_snapshot(snapshot_of(volume.id), "theirs")
     run("lvremove", "-y", f"{GROUP}/theirs")

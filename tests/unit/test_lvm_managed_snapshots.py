@@ -73,7 +73,7 @@ def test_an_inactive_snapshot_can_be_managed(thin: bool):
     given = {"lv_permissions": "unknown", "lv_device_open": "unknown"}
     root = Scripted(lvs=report(thin, {"name": "theirs", "origin": VOLUME, **given}))
     (found,) = backend(root, thin).manageable_snapshots()
-    assert found.reason_not_safe == ""
+    assert found.problem == ""
 
 
 @pytest.mark.parametrize("thin", [True, False])
@@ -89,7 +89,7 @@ def test_an_unsuitable_snapshot_cannot_be_managed(thin: bool, given: Any, why: s
     text = report(thin, {"name": "theirs", "origin": VOLUME, **given})
     root = Scripted(lvs=text)
     (found,) = backend(root, thin).manageable_snapshots()
-    assert why in found.reason_not_safe
+    assert why in found.problem
     with pytest.raises(UnknownReference, match=why):
         backend(root, thin).manage_snapshot(SNAPSHOT, "theirs")
     assert {argv[0] for argv in root.commands} == {"lvs"}

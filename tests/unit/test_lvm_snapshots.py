@@ -79,8 +79,8 @@ def test_only_foreign_volumes_of_the_pool_are_manageable():
     assert [each.reference for each in found] == ["theirs", "idle", "busy", "sealed"]
     assert found[0] == Manageable("theirs", 8 << 20)
     assert found[1] == Manageable("idle", 8 << 20)
-    assert "it is open" in found[2].reason_not_safe
-    assert "read-only" in found[3].reason_not_safe
+    assert "it is open" in found[2].problem
+    assert "read-only" in found[3].problem
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_only_foreign_volumes_of_the_pool_are_manageable():
 )
 def test_unsuitable_thick_volume_cannot_be_managed(given, why):
     root = Scripted(lvs=rows(row("theirs", **given)))
-    assert why in thick(root).manageable()[0].reason_not_safe
+    assert why in thick(root).manageable()[0].problem
     with pytest.raises(UnknownReference, match=why):
         thick(root).manage(Volume(UUID, 8), "theirs")
     assert {argv[0] for argv in root.commands} == {"lvs"}

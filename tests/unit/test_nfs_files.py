@@ -106,7 +106,7 @@ def test_only_a_regular_file_with_one_name_can_be_managed(
     (files / "second").hardlink_to(secret)
     (files / "directory").mkdir()
     os.mkfifo(files / "pipe")
-    listed = {found.reference: found.reason_not_safe for found in driver.manageable()}
+    listed = {found.reference: found.problem for found in driver.manageable()}
     for name in ("link", "second", "directory", "pipe"):
         assert "regular file with one name" in listed[name]
         with pytest.raises(UnknownReference, match="regular file with one name"):

@@ -63,7 +63,7 @@ class ManageContract(FillContract):
     ) -> None:
         reference = foreign_disk(b"")
         found = {found.reference: found for found in driver.manageable()}[reference]
-        assert not found.reason_not_safe
+        assert not found.problem
         assert driver.manage(volume, reference).size == found.size >= self.size
 
     @requires("manages")

@@ -37,7 +37,7 @@ class ManageSnapshotContract(ManageContract):
         (own,) = [each for each in found if snapshot.id in each.reference]
         assert own.volume_id == snapshot.volume_id
         assert own.size >= self.size
-        assert not own.reason_not_safe
+        assert not own.problem
         return own.reference
 
     @requires("manages_snapshots")

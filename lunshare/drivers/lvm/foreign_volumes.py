@@ -28,7 +28,7 @@ class ForeignVolumes:
     def manageable(self) -> tuple[Manageable, ...]:
         """Return each foreign volume of the pool that could be managed."""
         return tuple(
-            Manageable(volume.name, volume.size, self._reason_not_safe(volume))
+            Manageable(volume.name, volume.size, self._problem(volume))
             for volume in self._lvm.details()
             if self._offered(volume)
         )
@@ -48,8 +48,8 @@ class ForeignVolumes:
             raise UnknownReference(reference, "the pool has no such logical volume")
         if foreign.open:
             raise DiskBusy(volume.id, f"{reference}: {_OPEN}")
-        if why := self._reason_not_safe(foreign):
-            raise UnknownReference(reference, why)
+        if problem := self._problem(foreign):
+            raise UnknownReference(reference, problem)
         self._lvm.rename(reference, volume.name)
 
     def unmanage(self, volume_id: str) -> None:
@@ -79,9 +79,9 @@ class ForeignVolumes:
             and not names.created_by_lunshare(found.name)
         )
 
-    def _reason_not_safe(self, found: VolumeDetails) -> str:
-        if found.open:
+    def _problem(self, details: VolumeDetails) -> str:
+        if details.open:
             return _OPEN
-        if not found.writable:
+        if not details.writable:
             return "it is read-only: lvchange --permission rw"
-        return self._kind.reason_not_safe(found)
+        return self._kind.manage_problem(details)

@@ -44,7 +44,7 @@ class ForeignSnapshots:
                 details.name,
                 self._size(details, present),
                 volume_id,
-                _reason_not_safe(details),
+                _problem(details),
             )
             for details in present.values()
             if (volume_id := self._volume_of(details, present))
@@ -65,8 +65,8 @@ class ForeignSnapshots:
             raise UnknownReference(reference, why)
         if foreign.open:
             raise DiskBusy(snapshot.volume_id, f"{reference}: {_OPEN}")
-        if why := _reason_not_safe(foreign):
-            raise UnknownReference(reference, why)
+        if problem := _problem(foreign):
+            raise UnknownReference(reference, problem)
         self._lvm.rename(reference, snapshot.name)
 
     def unmanage(self, snapshot: Snapshot) -> None:
@@ -113,13 +113,13 @@ class ForeignSnapshots:
         return found.size if found.pool else present[found.origin].size
 
 
-def _reason_not_safe(found: VolumeDetails) -> str:
-    if found.open:
+def _problem(details: VolumeDetails) -> str:
+    if details.open:
         return _OPEN
-    if found.lost:
+    if details.lost:
         return f"its bytes are lost: {_LOST}"
-    if found.merging:
+    if details.merging:
         return "it is being merged into its volume"
-    if not found.writable:
+    if not details.writable:
         return "it is read-only: lvchange --permission rw"
     return ""

@@ -97,11 +97,11 @@ class Thick:
         if volume.name in found and not self.owns(found[volume.name]):
             raise names.name_conflict(volume, self.pool_name, "")
 
-    def reason_not_safe(self, found: VolumeDetails) -> str:
-        """Return why a volume of the group cannot be managed; empty if it can."""
-        if found.layout != ("linear",):
-            return f"its layout is {' '.join(found.layout)}, and not linear"
-        if found.origin or any("origin" in role for role in found.roles):
+    def manage_problem(self, details: VolumeDetails) -> str:
+        """Return why a volume of the group cannot be managed, or ""."""
+        if details.layout != ("linear",):
+            return f"its layout is {' '.join(details.layout)}, and not linear"
+        if details.origin or any("origin" in role for role in details.roles):
             return "it is a snapshot, or has snapshots"
         return ""
 

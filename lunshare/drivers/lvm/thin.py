@@ -121,9 +121,9 @@ class Thin:
         if volume.name in found and not self.owns(found[volume.name]):
             raise names.name_conflict(volume, self._group, self.pool_name)
 
-    def reason_not_safe(self, found: VolumeDetails) -> str:
-        """Return why a volume of the pool cannot be managed; empty if it can."""
-        if "extorigin" in found.roles or "extsnapshot" in found.roles:
+    def manage_problem(self, details: VolumeDetails) -> str:
+        """Return why a volume of the pool cannot be managed, or ""."""
+        if "extorigin" in details.roles or "extsnapshot" in details.roles:
             return "it shares bytes with a volume outside the pool"
         return ""
 

@@ -174,7 +174,7 @@ class NfsVolumes(VolumeDriver):
         provisioned = self._cache.provisioned()
         if provisioned is None:
             provisioned = sum(size for _, size in self._list(working).values())
-        closed = self._reason_lost() or _reason_closed(shares)
+        closed = self._lost_problem() or _space_problem(shares)
         return Capacity(total, free, provisioned, self._thin, closed)
 
     @retried_once
@@ -257,8 +257,8 @@ class NfsVolumes(VolumeDriver):
             )
         return self._configured
 
-    def _reason_lost(self) -> str:
-        """Return why the pool is closed, if a share is lost; else empty."""
+    def _lost_problem(self) -> str:
+        """Return why the pool is closed, if a share is lost, or ""."""
         lost = "; ".join(str(files.lost) for files in self._shares() if files.lost)
         return f"not every volume can be used: {lost}" if lost else ""
 
@@ -362,8 +362,8 @@ def _is_managed(entry: Entry, kind: str) -> bool:
     )
 
 
-def _reason_closed(shares: list[tuple[int, int]]) -> str:
-    """Return why the pool is closed, if every share is nearly full; else empty."""
+def _space_problem(shares: list[tuple[int, int]]) -> str:
+    """Return why the pool is closed, if every share is nearly full, or ""."""
     if all(nfs_names.nearly_full(total, free) for total, free in shares):
         return "every share is nearly full: extend them, or delete volumes"
     return ""

@@ -323,7 +323,7 @@ def manageable_brief(disk: Manageable | ManageableSnapshot) -> View:
     view: View = {
         "reference": {"source-name": disk.reference},
         "size": disk.gib,
-        "safe_to_manage": not disk.reason_not_safe,
+        "safe_to_manage": not disk.problem,
     }
     if isinstance(disk, ManageableSnapshot):
         view["source_reference"] = {"source-name": f"volume-{disk.volume_id}"}
@@ -334,7 +334,7 @@ def manageable(disk: Manageable | ManageableSnapshot) -> View:
     """Show the same in full, with the reason if it cannot be managed."""
     return {
         **manageable_brief(disk),
-        "reason_not_safe": disk.reason_not_safe or None,
+        "reason_not_safe": disk.problem or None,
         "cinder_id": None,
         "extra_info": None,
     }

@@ -218,14 +218,14 @@ class ManagedSnapshots:
 
 
 def _with_size_checked(snapshot: ManageableSnapshot) -> ManageableSnapshot:
-    """Return it with the reason why a snapshot of its size cannot be managed, if any.
+    """Return it with the problem of its size, if a snapshot of it cannot be managed.
 
     A revert to it gives its volume this size, which is a number of GiB.
     """
-    if snapshot.reason_not_safe or snapshot.size % GIB == 0:
+    if snapshot.problem or snapshot.size % GIB == 0:
         return snapshot
-    reason = f"it has {snapshot.size} bytes, which is not a number of GiB"
-    return replace(snapshot, reason_not_safe=reason)
+    problem = f"it has {snapshot.size} bytes, which is not a number of GiB"
+    return replace(snapshot, problem=problem)
 
 
 def _unmanage_error(found: Snapshot) -> Invalid:

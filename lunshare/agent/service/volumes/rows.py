@@ -132,10 +132,10 @@ def check_safe(shown: Manageable | ManageableSnapshot, field: str) -> None:
 
     :raises Invalid: it cannot.
     """
-    if shown.reason_not_safe:
+    if shown.problem:
         raise Invalid(
             f"{field}.ref.source-name: {shown.reference!r} cannot be managed:"
-            f" {shown.reason_not_safe}."
+            f" {shown.problem}."
         )
 
 
