@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.api.calls import BINARY, Api
+from tests.stands.node import Node
 
 
 def test_services_are_listed_and_filtered(api: Api, host: str):
@@ -53,6 +55,38 @@ def test_a_reason_is_stored_until_the_service_is_enabled(api: Api, host: str):
     assert api.service(host)["disabled_reason"] == "new disks"
     api("PUT", "/os-services/enable", {"host": host, "binary": BINARY})
     assert api.service(host)["disabled_reason"] is None
+
+
+def test_a_renamed_node_keeps_what_is_disabled_and_frozen(tmp_path: Path) -> None:
+    before = Node(tmp_path, "host = before", "one,two,three").start()
+    for name, state in (("one", "disable"), ("two", "freeze")):
+        asked = {"host": f"before@{name}"}
+        more = {"binary": BINARY} if state == "disable" else {}
+        Api(before.assembly.app)("PUT", f"/os-services/{state}", asked | more)
+    scheduler = {"host": "before", "binary": "cinder-scheduler"}
+    Api(before.assembly.app)("PUT", "/os-services/disable", scheduler)
+    before.close()
+    node = Node(tmp_path, "host = after", "one,two,three").start()
+    api = Api(node.assembly.app)
+    lines = {line["host"]: line for line in api("GET", "/os-services")["services"]}
+    status = {name: line["status"] for name, line in lines.items()}
+    assert status == {
+        "after": "disabled",
+        "after@one": "disabled",
+        "after@two": "disabled",
+        "after@three": "enabled",
+    }
+    assert lines["after@two"]["frozen"] is True
+    asked = {"host": "after@one", "binary": BINARY}
+    api("PUT", "/os-services/enable", asked)
+    api("PUT", "/os-services/thaw", {"host": "after@two"})
+    node.close()
+    again = Node(tmp_path, "host = before", "one,two,three").start()
+    lines = Api(again.assembly.app)("GET", "/os-services")["services"]
+    status = {line["host"]: line["status"] for line in lines}
+    del status["before"]
+    assert set(status.values()) == {"enabled"}
+    again.close()
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -286,6 +287,28 @@ def test_a_line_break_in_a_url_is_not_in_the_headers(port: int):
         assert status in (400, 404)
         assert b"set-cookie" not in head.lower()
         assert b"\r\nX: y" not in head
+
+
+@pytest.mark.parametrize("key", ["a/b", "a%2Fb", "/", "100%", "%", "%25", "a%/b", "é/"])
+def test_a_name_with_a_quoted_slash_or_percent_has_a_url(
+    port: int, api: Api, key: str
+) -> None:
+    volume = api.volume(metadata={key: "value", "other": "x"})
+    item = f"/v3/{api.project}/volumes/{volume['id']}/metadata/{quote(key, safe='')}"
+    who = f"X-Auth-Token: user:{api.project}"
+    code, _, body = exchange(port, request(f"GET {item}", who))
+    assert (code, json.loads(body)) == (200, {"meta": {key: "value"}})
+    new = json.dumps({"meta": {key: "new"}}).encode()
+    size = f"Content-Length: {len(new)}"
+    assert exchange(port, request(f"PUT {item}", who, size, body=new))[0] == 200
+    assert exchange(port, request(f"DELETE {item}", who))[0] == 200
+    assert api.shown(volume["id"])["metadata"] == {"other": "x"}
+
+
+def test_a_project_with_a_quoted_slash_is_one_name(port: int, api: Api) -> None:
+    who = "X-Auth-Token: user:a/b%"
+    code, _, body = exchange(port, request("GET /v3/a%2Fb%25/volumes?limit=1", who))
+    assert (code, json.loads(body)) == (200, {"volumes": []})
 
 
 def test_a_name_is_read_as_utf_8_in_urls(port: int, api: Api):

@@ -33,15 +33,16 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 LOCAL = Path("/etc/lvm/lvmlocal.conf")
 # The opposite of every setting that the drivers depend on.
+_LISTS = f'volume_list=["other"] read_only_volume_list=["{GROUP}"]'
 OPPOSITE = """
 report { binary_values_as_numeric=1 compact_output=1 list_item_separator=";" }
 log { report_command_log=1 command_names=1 }
 global { wait_for_locks=0 }
-activation { retry_deactivation=0 }
+activation { retry_deactivation=0 LISTS }
 devices { scan_lvs=1 issue_discards=1 }
 metadata { record_lvs_history=1 lvs_history_retention_time=0 }
 backup { backup=0 archive=1 }
-"""
+""".replace("LISTS", _LISTS)
 
 
 @pytest.fixture

@@ -62,6 +62,22 @@ def test_wiped_extents_for_a_volume_are_not_discarded(name, disabled):
     assert ("devices/issue_discards=0" in config) is disabled
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"lvcreate --yes -n {NAME} -L 2048b lunshare",
+        f"lvcreate --yes --thin --virtualsize 2048b -n {NAME} lunshare/pool",
+        f"lvextend -L 4096b lunshare/{NAME} /dev/sda:1-2",
+        f"lvrename lunshare {NAME}.new {NAME}",
+        "lvchange -ay --select x lunshare",
+    ],
+)
+def test_volumes_are_active_and_writable_whatever_lists_the_node_has(line: str) -> None:
+    config = pinned(shlex.split(line))[2].split()
+    assert 'activation/volume_list=["lunshare"]' in config
+    assert "activation/read_only_volume_list=[]" in config
+
+
 def test_each_setting_is_named_once():
     config = pinned(["lvs", "lunshare"])[2].split()
     keys = [pin.partition("=")[0] for pin in config]

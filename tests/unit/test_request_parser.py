@@ -88,14 +88,15 @@ def test_the_first_line_is_read() -> None:
 @pytest.mark.parametrize(
     ("path", "shown"),
     [
-        ("/a%2fb%2Fc%25", "/a%2Fb%2Fc%"),
+        ("/a%2fb%2Fc%25", "/a%2Fb%2Fc%25"),
+        ("/a%252Fb", "/a%252Fb"),
         ("/gr%C3%B6%C3%9Fe", "/gr\xc3\xb6\xc3\x9fe"),
         ("/a%0d%0ab", "/a\r\nb"),
         ("//a/b;c", "//a/b;c"),
-        ("/%zz", "/%zz"),
+        ("/%zz%", "/%25zz%25"),
     ],
 )
-def test_a_path_is_unquoted_once_and_keeps_a_quoted_slash(
+def test_a_path_is_unquoted_once_and_keeps_a_quoted_slash_and_percent(
     path: str, shown: str
 ) -> None:
     assert read(f"GET {path} HTTP/1.0").environ["PATH_INFO"] == shown

@@ -95,7 +95,8 @@ def _path(decoded: str) -> str:
     """Return PATH_INFO, whose characters WSGI uses for bytes (PEP 3333)."""
     if _PLAIN.fullmatch(decoded):
         return decoded
-    return quote(decoded.encode("latin-1", "replace")[:_MAX_SHOWN], safe=_SAFE)
+    # The HTTP server has left %2F and %25 as they were.
+    return quote(decoded.encode("latin-1", "replace")[:_MAX_SHOWN], safe=f"{_SAFE}%")
 
 
 def _global_id(header: str | None) -> str:

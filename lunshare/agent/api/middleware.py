@@ -79,6 +79,7 @@ class Middleware:
 
     def _enter(self, req: ApiRequest, state: RequestState) -> None:
         path, project = routes.without_project(req.path)
+        project = project and unquoted(project)
         if project == "":
             raise faults.no_such_path()
         state.version = microversions.negotiate(req.get_header(microversions.HEADER))
@@ -87,9 +88,17 @@ class Middleware:
         req.path = path
 
     def process_resource(
-        self, req: ApiRequest, resp: falcon.Response, resource: object, params: object
+        self,
+        req: ApiRequest,
+        resp: falcon.Response,
+        resource: object,
+        params: dict[str, str],
     ) -> None:
-        """Refuse an item without an id, whose path falcon takes for the collection."""
+        """Unquote the names of the path.
+
+        Refuse an item without an id, whose path falcon takes for the collection.
+        """
+        params.update({key: unquoted(text) for key, text in params.items()})
         if (
             req.env["PATH_INFO"].endswith("/")
             and req.uri_template in routes.COLLECTIONS
@@ -116,3 +125,8 @@ class Middleware:
         size = 0 if req.method == "HEAD" else len(resp.data or b"")
         status, ident = resp.status_code, state.request_id
         self._access_log.note(req, status, size, state.ctx, ident)
+
+
+def unquoted(name: str) -> str:
+    """Return a name of a path without the quoting that the HTTP server has left."""
+    return name.replace("%2F", "/").replace("%25", "%")

@@ -11,29 +11,42 @@ from lunshare.agent.db.sqlite.engine import now
 from lunshare.agent.db.sqlite.prepared import Prepared
 
 _S = SERVICES.c
+# A row's host is what the node was called when it was written: host, or host@backend.
+# The database has one node, so the backend alone names the service.
+_AT = sa.func.instr(_S.host, "@")
+_BACKEND = sa.case((_AT == 0, ""), else_=sa.func.substr(_S.host, _AT + 1))
 _FROZEN = Prepared(
-    sa.select(_S.host).where(_S.host == sa.bindparam("host"), _S.frozen == sa.true())
+    sa.select(_S.frozen)
+    .where(sa.bindparam("backend") == _BACKEND, _S.frozen == sa.true())
+    .limit(1)
 )
-_DISABLED = Prepared(
-    sa.select(_S.host, _S.binary, _S.disabled_reason).where(_S.disabled == sa.true())
+_ROWS = Prepared(
+    sa.select(
+        _BACKEND.label("backend"), _S.binary, _S.disabled, _S.disabled_reason
+    ).order_by(_S.updated_at)
 )
 
 
 def disabled(connection: sa.Connection) -> dict[tuple[str, str], str | None]:
-    """Return (host, binary) of each disabled service, with its reason."""
-    rows = _DISABLED.rows(connection, {})
-    return {(row.host, row.binary): row.disabled_reason for row in rows}
+    """Return (backend, binary) of each disabled service, with its reason.
+
+    The scheduler has no backend: "". Of several rows, which nodes that had been
+    renamed left in an earlier version, the newest counts.
+    """
+    rows = _ROWS.rows(connection, {})
+    newest = {(row.backend, row.binary): row for row in rows}
+    return {key: row.disabled_reason for key, row in newest.items() if row.disabled}
 
 
-def frozen_hosts(connection: sa.Connection) -> set[str]:
-    """Return the hosts of frozen backends."""
-    query = sa.select(_S.host).where(_S.frozen == sa.true())
+def frozen_backends(connection: sa.Connection) -> set[str]:
+    """Return the frozen backends."""
+    query = sa.select(_BACKEND).where(_S.frozen == sa.true())
     return set(connection.execute(query).scalars())
 
 
-def is_frozen(connection: sa.Connection, host: str) -> bool:
-    """Return whether the backend of this host is frozen."""
-    return _FROZEN.first(connection, {"host": host}) is not None
+def is_frozen(connection: sa.Connection, backend: str) -> bool:
+    """Return whether the backend is frozen."""
+    return _FROZEN.first(connection, {"backend": backend}) is not None
 
 
 def put(
@@ -45,9 +58,14 @@ def put(
     reason: str | None,
     frozen: bool = False,
 ) -> None:
-    """Enable or disable a service, with a reason; freeze it or not."""
-    where = (_S.host == host, _S.binary == binary)
-    connection.execute(sa.delete(SERVICES).where(*where))
+    """Enable or disable a service, with a reason; freeze it or not.
+
+    ``host`` is host@backend, or the node's name.
+    """
+    is_row = sa.and_(
+        sa.literal(host.partition("@")[2]) == _BACKEND, _S.binary == binary
+    )
+    connection.execute(sa.delete(SERVICES).where(is_row))
     row = {
         "host": host,
         "binary": binary,

@@ -13,7 +13,6 @@ import functools
 import re
 from collections import deque
 from dataclasses import dataclass, field
-from urllib.parse import unquote_to_bytes
 
 import httptools
 
@@ -25,7 +24,9 @@ _HOST = re.compile(
     r"(?:[A-Za-z0-9._~%-]{0,255}|\[[0-9A-Fa-f:.]{2,45}(?:%[A-Za-z0-9._~-]{1,64})?\])"
     "(?::[0-9]{0,5})?"
 )
-_SLASH = re.compile(rb"%2F", re.IGNORECASE)
+_QUOTED = re.compile(rb"%([0-9A-Fa-f]{2})?")
+# A quoted slash is part of a name. No percent sign is left that is not one of these.
+_STAYS = {b"/": b"%2F", b"%": b"%25"}
 #: Fields that are there once: where a request ends, and which server it is for.
 _SINGLE = frozenset({"CONTENT_LENGTH", "HTTP_TRANSFER_ENCODING", "HTTP_HOST"})
 _CHUNKED = "Transfer-Encoding: chunked"
@@ -269,16 +270,21 @@ def _check_coding(coding: str | None, is_new: bool) -> None:
 
 
 def _path(path: bytes) -> str:
-    """Return the path without its quoting; %2F is part of a name, so it stays.
+    """Return the path without its quoting, except for %2F and %25.
+
+    A quoted slash is part of a name. The names of a path are unquoted when it has been
+    split into them (lunshare.agent.api.middleware).
 
     :raises Refusal: it does not begin with a slash, or has a fragment.
     """
     if not path.startswith(b"/") or b"#" in path:
         raise _malformed("The first line has no path that begins with a slash.")
-    if b"%" in path:
-        parts = _SLASH.split(path)
-        path = b"%2F".join(unquote_to_bytes(part) for part in parts)
-    return path.decode("latin-1")
+    return _QUOTED.sub(_unquoted, path).decode("latin-1")
+
+
+def _unquoted(match: re.Match[bytes]) -> bytes:
+    code = bytes.fromhex((match[1] or b"25").decode())
+    return _STAYS.get(code, code)
 
 
 def _new_key(name: bytes) -> str:

@@ -72,7 +72,7 @@ class Node:
         """
         with self._db.reading() as connection:
             disabled = services.disabled(connection)
-            frozen = services.frozen_hosts(connection)
+            frozen = services.frozen_backends(connection)
         lines = [self._scheduler_line(disabled)]
         lines += [
             self._service_line(b, disabled, frozen) for b in self._backends.values()
@@ -98,7 +98,8 @@ class Node:
         """
         self._require_service(ctx, host, binary)
         with self._db.writing() as connection:
-            frozen = binary == _VOLUME and services.is_frozen(connection, host)
+            backend = host.partition("@")[2]
+            frozen = binary == _VOLUME and services.is_frozen(connection, backend)
             services.put(
                 connection, host, binary, enabled=enabled, reason=reason, frozen=frozen
             )
@@ -117,7 +118,7 @@ class Node:
         except NotFound as error:
             raise Invalid(f"host: {error.message}") from error
         with self._db.writing() as connection:
-            if services.is_frozen(connection, host) is frozen:
+            if services.is_frozen(connection, host.partition("@")[2]) is frozen:
                 state = "frozen already" if frozen else "not frozen"
                 raise Invalid(f"host: backend {host} is {state}.")
             reason = "frozen" if frozen else None
@@ -145,8 +146,8 @@ class Node:
 
         :raises Invalid: it is.
         """
-        host = f"{self._host}@{backend}"
-        if services.is_frozen(connection, host):
+        if services.is_frozen(connection, backend):
+            host = f"{self._host}@{backend}"
             raise Invalid(
                 f"backend {host} is frozen: nothing on it can be deleted, and no"
                 " snapshot created, until an administrator thaws it"
@@ -172,7 +173,7 @@ class Node:
                 capabilities=_capabilities(b, *self._provisioned.read(b.name)),
                 problem=b.problem or "",
                 closed=b.capacity.closed if b.capacity else "",
-                enabled=(self._service_host(b), _VOLUME) not in disabled,
+                enabled=(b.name, _VOLUME) not in disabled,
                 zone=self._zone,
             )
             for b in self._backends.values()
@@ -268,7 +269,7 @@ class Node:
     def _scheduler_line(
         self, disabled: dict[tuple[str, str], str | None]
     ) -> ServiceState:
-        key = (self._host, _SCHEDULER)
+        key = ("", _SCHEDULER)
         moment = datetime.now(UTC).replace(tzinfo=None)
         return ServiceState(
             _SCHEDULER,
@@ -286,17 +287,17 @@ class Node:
         disabled: dict[tuple[str, str], str | None],
         frozen: set[str],
     ) -> ServiceState:
-        key = (self._service_host(backend), _VOLUME)
+        key = (backend.name, _VOLUME)
         moment = datetime.fromtimestamp(backend.checked_at, UTC).replace(tzinfo=None)
         return ServiceState(
             _VOLUME,
-            key[0],
+            self._service_host(backend),
             self._zone,
             enabled=key not in disabled,
             up=backend.up,
             updated_at=moment,
             disabled_reason=disabled.get(key),
-            frozen=key[0] in frozen,
+            frozen=backend.name in frozen,
         )
 
 

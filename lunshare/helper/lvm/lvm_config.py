@@ -37,6 +37,11 @@ _WORK = (
     "activation/retry_deactivation=1",
 )
 
+#: A volume of the group is activated, and writable, whatever lists the node has. With
+#: a ``volume_list`` without the group LVM creates a volume and no device; lunshare
+#: would wait for that.
+_LISTS = ('activation/volume_list=["{group}"]', "activation/read_only_volume_list=[]")
+
 #: LVM never reads the content of a volume as its own: a volume group inside a volume
 #: belongs to the host.
 _DEVICES = ("devices/scan_lvs=0",)
@@ -65,5 +70,14 @@ def pinned(command: Sequence[str]) -> list[str]:
     program, *words = command
     if words[:1] == ["--config"]:
         words = words[2:]
-    pins = [*_ALWAYS, *(_WIPED if words[-1].endswith(_TAIL) else ())]
+    lists = (pin.format(group=_group(program, words)) for pin in _LISTS)
+    pins = [*_ALWAYS, *lists, *(_WIPED if words[-1].endswith(_TAIL) else ())]
     return [program, "--config", " ".join(pins), *words]
+
+
+def _group(program: str, words: Sequence[str]) -> str:
+    """Return the volume group of a command: lvrename names it first."""
+    if program.endswith("lvrename"):
+        return words[0]
+    named = [word for word in words if not word.startswith("/dev/")]
+    return named[-1].partition("/")[0]
