@@ -19,12 +19,15 @@ _PAGE = ROOT / "docs/performance.md"
 _BEGIN, _END = "<!-- figures: written by `make bench` -->", "<!-- end of figures -->"
 _PARTS = (
     ("host", "The control plane alone: this machine, fake backend"),
+    ("copies", "Copies beside dd: this machine, files"),
     ("lab", "Attaching on a real kernel: the lab's guest"),
     ("lvm", "Knowing how full LVM is: the lab's guest"),
     ("verbs", "Beside LVM's own commands: the lab's guest"),
+    ("lab-copies", "Copies beside dd: the lab's guest"),
     ("quick-lab", "Attaching on a real kernel: the quick guest"),
     ("quick-lvm", "Knowing how full LVM is: the quick guest"),
     ("quick-verbs", "Beside LVM's own commands: the quick guest"),
+    ("quick-copies", "Copies beside dd: the quick guest"),
     ("cinder", "Beside Cinder's LVM driver, under one cinder-volume: the quick guest"),
 )
 
