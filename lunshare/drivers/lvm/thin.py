@@ -148,7 +148,7 @@ class Thin:
             free=int(pool.size * (100 - usage.data_percent) / 100),
             provisioned=self._provisioned.value_for(listed),
             thin=True,
-            closed=self._reason_closed(usage) or self._reason_differs(pool, usage),
+            closed=self._usage_problem(usage) or self._transaction_problem(pool, usage),
             data_percent=usage.data_percent,
             metadata_percent=usage.metadata_percent,
         )
@@ -165,9 +165,9 @@ class Thin:
         """
         usage = self._usage()
         # If there is no pool, the error of lvcreate names that better.
-        why = self._reason_closed(usage) if usage else ""
-        if why and not (volume and self._exists(volume, *snapshot)):
-            raise NoSpace(self.pool_name, why)
+        problem = self._usage_problem(usage) if usage else ""
+        if problem and not (volume and self._exists(volume, *snapshot)):
+            raise NoSpace(self.pool_name, problem)
 
     def wipes(self) -> tuple[Wipe, ...]:
         """A thin volume is not wiped."""
@@ -194,8 +194,8 @@ class Thin:
             usage = self._lvm.pool_usage(self.pool_name)
         return usage
 
-    def _reason_closed(self, pool: PoolUsage) -> str:
-        """Return why the pool is closed to new volumes; empty if it is open."""
+    def _usage_problem(self, pool: PoolUsage) -> str:
+        """Return why the pool is closed to new volumes, or ""."""
         if pool.health:
             return (
                 f"LVM reports its health as {pool.health}: see lvs -o+lv_health_status"
@@ -209,8 +209,8 @@ class Thin:
             )
         return ""
 
-    def _reason_differs(self, pool: ThinPool, usage: PoolUsage) -> str:
-        """Return why the kernel may have thin devices that LVM does not know.
+    def _transaction_problem(self, pool: ThinPool, usage: PoolUsage) -> str:
+        """Return why the kernel may have thin devices LVM does not know, or "".
 
         Both numbers grow with each change of the pool, LVM's first, and LVM may be
         changing it now. So LVM is asked again, and the kernel after it.

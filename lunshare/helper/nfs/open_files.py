@@ -122,7 +122,7 @@ def need_unused(
 
 
 def use_problem(file: int, name: str, is_exported: IsExported) -> str:
-    """Return why a volume's file must not be changed, or an empty text.
+    """Return why a volume's file must not be changed, or "".
 
     The kernel does not show which hosts have a file of a share open. It is known
     whether this node exports it. QEMU locks its disks, and the server reports locks to
