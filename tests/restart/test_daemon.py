@@ -98,6 +98,23 @@ WRONG = [
         "[database]\nconnection = postgresql://localhost/lunshare",
         "[database] connection is of postgresql, and lunshare needs SQLite",
     ),
+    (  # $ refers to another option
+        "enabled_backends = a\n[a]\nvolume_driver = fake\ntarget_driver = fake\n"
+        "[database]\nconnection = sqlite:////x?$secret",
+        "[database] connection: it has a $ that no name of an option follows; write $$",
+    ),
+    (  # to itself
+        "enabled_backends = a\n[a]\nvolume_driver = fake\ntarget_driver = fake\n"
+        "[database]\nconnection = sqlite:////secret/$connection",
+        "[database] connection: it has a $ that no name of an option follows; write $$",
+    ),
+    (
+        "enabled_backends = a\n[a]\nvolume_driver = fake\ntarget_driver = fake\n"
+        "[nova]\nauth_type = password\nauth_url = http://127.0.0.1:9\n"
+        "password = pa$secret",
+        "[nova] password: it has a $ that no name of an option follows; write $$",
+    ),
+    ("enabled_backends = a\npassword secret\n[a]", "line 3: "),
     (  # in memory: each thread would have a separate database
         "enabled_backends = a\n[a]\nvolume_driver = fake\ntarget_driver = fake\n"
         "[database]\nconnection = sqlite://",
@@ -165,6 +182,18 @@ def test_a_wrong_configuration_is_refused_in_one_sentence(
     config.write_text(f"[DEFAULT]\n{text}\n")
     line = refused("--config-file", config, "--state-path", tmp_path / "state")
     assert sentence in line
+    assert "secret" not in line
+
+
+@pytest.mark.parametrize("option", ["--config-file", "--config-dir"])
+def test_a_configuration_that_is_not_utf_8_is_refused_in_one_sentence(
+    option: str, tmp_path: Path
+) -> None:
+    config = tmp_path / "lunshare.conf"
+    config.write_bytes("[DEFAULT]\n# für secret\n".encode("latin-1"))
+    path = config if option == "--config-file" else tmp_path
+    line = refused(option, path, "--state-path", tmp_path / "state")
+    assert f"{config}, line 2: it is not UTF-8" in line
     assert "secret" not in line
 
 

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import resource
 import socket
 import threading
 import time
@@ -132,6 +134,36 @@ def test_answers_that_clients_do_not_read_are_limited(
         until(lambda: len(running.connections.all) <= 5)
         came = [len(answer(wire)) for wire in wires]
         assert 1 <= sum(each > 1_000_000 for each in came) <= 5
+
+
+@contextmanager
+def no_descriptors() -> Iterator[None]:
+    """A process that cannot open anything."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with ExitStack() as stack, open(os.devnull, "rb") as null:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (null.fileno() + 1, limits[1]))
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
+        with suppress(OSError):
+            while True:
+                stack.callback(os.close, os.dup(null.fileno()))
+        yield
+
+
+@pytest.mark.parametrize("waiting", [0, 3])
+def test_health_checks_are_answered_without_descriptors(
+    tmp_path: Path, waiting: int
+) -> None:
+    with gated_server(tmp_path) as running, ExitStack() as stack:
+        running.server.start()
+        wires = [stack.enter_context(running.client(b"G")) for _ in range(waiting)]
+        until(lambda: len(running.connections.all) == len(wires))
+        checks = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(5)]
+        with no_descriptors():
+            for wire in checks:
+                wire.settimeout(20)
+                wire.connect(running.path)
+                wire.sendall(HEALTH)
+                assert answer(wire).startswith(b"HTTP/1.1 200 ")
 
 
 class Flooded(socket.socket):

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import threading
 import time
@@ -17,8 +18,10 @@ import pytest
 from lunshare.agent.http import listener
 from lunshare.agent.http.tls import Certificates
 from lunshare.agent.listen_addresses import Address
+from lunshare.agent.model.errors import StartupError
 from tests.api.identity_daemon import certificate
 from tests.stands.tls_records import KEY_UPDATE_REQUESTED, RecordClient
+from tests.stands.waiting import until
 
 CLIENTS = 20
 HEALTH = b"GET /healthz HTTP/1.0\r\n\r\n"
@@ -32,12 +35,15 @@ class TlsServer:
         certificate(path)
         self.path = path
         addresses = [Address(("127.0.0.1", 0), tls=True), Address(str(path / "socket"))]
-        self.server = listener.serve(_answer, addresses, 1, certificates=self._pair)
+        self.server = listener.serve(_answer, addresses, 1, certificates=self._of)
         self.server.start()
 
-    def _pair(self, address: Address) -> Certificates | None:
-        pair = (str(self.path / "cert.pem"), str(self.path / "key.pem"))
-        return Certificates(*pair) if address.tls else None
+    def _of(self, address: Address) -> Certificates | None:
+        return self.pair() if address.tls else None
+
+    def pair(self) -> Certificates:
+        """What its files have now."""
+        return Certificates(str(self.path / "cert.pem"), str(self.path / "key.pem"))
 
     def client(self) -> RecordClient:
         """A client of TLS after its handshake."""
@@ -129,6 +135,61 @@ def test_records_without_data_do_not_delay_health_checks(running: TlsServer) -> 
     for client, thread in zip(clients, threads, strict=True):
         thread.join()
         client.wire.close()
+
+
+def replace(path: Path, replacement: Callable[[Path], object]) -> None:
+    """Put something else at the place of a file, at once."""
+    other = path.with_suffix(".other")
+    replacement(other)
+    other.rename(path)
+
+
+def large_file(path: Path) -> None:
+    """A file of 27 MB that begins as a certificate does."""
+    path.write_text("-----BEGIN CERTIFICATE-----\n" + "A" * 64 + "\n")
+    os.truncate(path, 27_000_000)
+
+
+@pytest.mark.parametrize(
+    ("replacement", "sentence"),
+    [
+        (os.mkfifo, "is not a file: give a file of PEM"),
+        (large_file, "has 27000000 bytes, more than 1048576"),
+    ],
+)
+@pytest.mark.parametrize("name", ["cert.pem", "key.pem"])
+def test_what_is_no_certificate_is_not_read(
+    running: TlsServer,
+    name: str,
+    replacement: Callable[[Path], object],
+    sentence: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    replace(running.path / name, replacement)
+    until(lambda: sentence in caplog.text)
+    running.client().wire.close()  # with the former certificate
+    assert running.health_seconds() < 5
+    with pytest.raises(StartupError, match=sentence):
+        running.pair()
+
+
+def test_a_certificate_that_hangs_delays_no_client(
+    running: TlsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as one on a share that does not answer."""
+    hanging, go, look = threading.Event(), threading.Event(), os.stat
+
+    def stat(path: Any, **more: Any) -> os.stat_result:
+        if str(path).endswith("cert.pem"):
+            hanging.set()
+            assert go.wait(60)
+        return look(path, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", stat)
+        assert hanging.wait(20)
+        assert running.health_seconds() < 5
+        go.set()
 
 
 def test_many_small_requests_over_one_connection_are_no_attack(

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import os
 import ssl
 import threading
 import time
@@ -72,6 +73,26 @@ class Listening(Protocol):
         """The certificate of new connections, if they have TLS."""
 
 
+class _SpareDescriptor:
+    """One for a client that comes when the process has no other: a health check."""
+
+    def __init__(self) -> None:
+        self._number: int | None = None
+
+    def renew(self) -> None:
+        """Take one, unless it has one, or there is none."""
+        if self._number is None:
+            with contextlib.suppress(OSError):
+                self._number = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
+    def use(self) -> bool:
+        """Free it; return whether it had one."""
+        number, self._number = self._number, None
+        if number is not None:
+            os.close(number)
+        return number is not None
+
+
 class _BeforeTls(asyncio.Protocol):
     """A connection that has not begun TLS. What it reads is not used."""
 
@@ -111,24 +132,31 @@ class ConnectionLoop:
         self._is_woken = False
         self._full_turns = 0
         self._log_after = 0.0
+        self._spare = _SpareDescriptor()
 
     @property
     def buffer(self) -> memoryview:
         """Where all connections read, one after the other."""
         return self._buffer
 
-    def serve(self, tick: Callable[[], None]) -> None:
-        """Serve until ``stop``. ``tick`` is called all the time."""
+    def serve(self) -> None:
+        """Serve until ``stop``."""
         self._is_serving = True
         for listener in self._listeners:
             listener.socket.setblocking(False)
-            self._loop.add_reader(listener.socket, self._accept, listener)
-        self._loop.call_soon(self._tick, tick)
+            self._listen(listener)
+        self._loop.call_soon(self._tick)
         try:
             self._loop.run_forever()
         finally:
             self._loop.close()
+            self._spare.use()
             self._ended.set()
+
+    def _listen(self, listener: Listening) -> None:
+        """Accept its clients from now on."""
+        if not self._is_refusing:
+            self._loop.add_reader(listener.socket, self._accept, listener)
 
     def refuse(self) -> None:
         """Accept no more connections and requests. Answers are still sent."""
@@ -192,7 +220,7 @@ class ConnectionLoop:
             client, address = listener.socket.accept()
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
-                self._close_oldest()
+                self._find_descriptor(listener)
             return
         client.setblocking(False)
         try:
@@ -202,6 +230,13 @@ class ConnectionLoop:
             return
         self.all.add(connection)
         self._start(self._connect(connection, client, listener.tls))
+
+    def _find_descriptor(self, listener: Listening) -> None:
+        """Free a descriptor for the next client. If there is none, try again soon."""
+        if self._close_oldest() or self._spare.use():
+            return
+        self._loop.remove_reader(listener.socket)
+        self._loop.call_later(_TICK, self._listen, listener)
 
     def _makes_room(self) -> bool:
         """Close the oldest connection, when the last newcomers have been read."""
@@ -280,15 +315,15 @@ class ConnectionLoop:
         """Forget a connection that has ended."""
         self.all.discard(connection)
 
-    def _tick(self, tick: Callable[[], None]) -> None:
-        tick()
+    def _tick(self) -> None:
+        self._spare.renew()
         for connection in list(self.all):
             if connection.seconds_left < 0:
                 connection.expire()
             elif connection.state is State.SENDING:
                 connection.write()
         self._drop_slow_readers()
-        self._loop.call_later(_TICK, self._tick, tick)
+        self._loop.call_later(_TICK, self._tick)
 
     def _drop_slow_readers(self) -> None:
         slow = [connection for connection in self.all if connection.unread]
@@ -299,13 +334,14 @@ class ConnectionLoop:
             stored -= connection.unread
             connection.abort()
 
-    def _close_oldest(self) -> None:
-        """Close the connection that has waited longest."""
+    def _close_oldest(self) -> bool:
+        """Close the connection that has waited longest; return whether there is one."""
         waiting = [other for other in self.all if other.state is not State.RUNNING]
         if waiting:
             oldest = min(waiting, key=lambda other: other.since)
             oldest.abort()
             self.drop(oldest)
+        return bool(waiting)
 
 
 def _log_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

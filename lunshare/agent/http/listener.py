@@ -27,6 +27,7 @@ _HEALTH_CHECKS = frozenset(
     for method in ("GET", "HEAD")
     for path in ("/healthz", "/healthcheck", "/readyz")
 )
+_CERTIFICATE_SECONDS = 0.1  # until a look at them, which most times does nothing
 _PEER = struct.Struct("3i")  # pid, uid and gid: unix(7), SO_PEERCRED
 
 
@@ -105,7 +106,7 @@ class HttpServer:
             listeners, self.requests.put, _is_health_check
         )
         self._thread: threading.Thread | None = None
-        self._running = True
+        self._stopped = threading.Event()
 
     @property
     def addresses(self) -> str:
@@ -124,7 +125,10 @@ class HttpServer:
 
     def serve(self) -> None:
         """Serve requests until ``stop``."""
-        self.connections.serve(self._tick)
+        if self._certificates():
+            watch = threading.Thread(target=self._watch_certificates, daemon=True)
+            watch.start()
+        self.connections.serve()
 
     def reload(self) -> None:
         """Read the certificates again soon. A signal handler may call it."""
@@ -137,9 +141,9 @@ class HttpServer:
         Return whether all of them were answered. Answers that their clients have not
         fetched by then are lost. A second call does nothing, and returns False.
         """
-        if not self._running:
+        if self._stopped.is_set():
             return False
-        self._running = False
+        self._stopped.set()
         for listener in self.listeners:
             listener.ready = False
         self.connections.refuse()
@@ -151,9 +155,14 @@ class HttpServer:
             self._thread.join()
         return answered
 
-    def _tick(self) -> None:
-        for tls in self._certificates():
-            tls.check()
+    def _watch_certificates(self) -> None:
+        """Read certificates that have changed, however long that takes.
+
+        A file may be one that nobody writes (a FIFO), or on storage that hangs.
+        """
+        while not self._stopped.wait(_CERTIFICATE_SECONDS):
+            for tls in self._certificates():
+                tls.check()
 
     def _certificates(self) -> list[Certificates]:
         pairs = [listener.certificates for listener in self.listeners]

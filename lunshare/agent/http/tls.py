@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import ssl
+import stat
 
 from oslo_config import cfg
 from oslo_log import log
@@ -18,14 +19,16 @@ from lunshare.agent.watched_files import WatchedFiles
 
 LOG = log.getLogger(__name__)
 
+#: Bytes of a file. A certificate with a long chain has less than 20,000.
+_MAX_SIZE = 2**20
 _CHECK_SECONDS = 1.0  # between two looks at the files
 
 
 class Certificates:
     """TLS 1.2 or later with the certificate that the files have now.
 
-    The thread of the connections reads ``context`` and calls ``check``. A connection
-    keeps the certificate with which it began.
+    The thread of the connections reads ``context``; a thread that may wait for files
+    calls ``check``. A connection keeps the certificate with which it began.
     """
 
     def __init__(self, certificate: str, key: str) -> None:
@@ -68,6 +71,8 @@ class Certificates:
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
         certificate, key = self._files
         try:
+            _check_size("cert_file", certificate)
+            _check_size("key_file", key)
             _check_key(key)
             # Without a password OpenSSL would ask for one at the terminal.
             context.load_cert_chain(certificate, key, password="")
@@ -89,6 +94,18 @@ class Certificates:
                 " daemon may read them"
             ) from None
         return context
+
+
+def _check_size(option: str, path: str) -> None:
+    """:raises StartupError: it is no file, or larger than any certificate."""
+    status = os.stat(path)
+    if not stat.S_ISREG(status.st_mode):
+        raise StartupError(f"[tls] {option} {path} is not a file: give a file of PEM")
+    if status.st_size > _MAX_SIZE:
+        raise StartupError(
+            f"[tls] {option} {path} has {status.st_size} bytes, more than {_MAX_SIZE}:"
+            " give only the certificate with its chain, or its key"
+        )
 
 
 def _check_key(key: str) -> None:
