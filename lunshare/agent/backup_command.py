@@ -16,7 +16,7 @@ from pathlib import Path
 
 from oslo_config import cfg
 
-from lunshare.agent.conf import opts
+from lunshare.agent.conf import config_errors, opts
 from lunshare.agent.db.sqlite import backup
 from lunshare.agent.model.errors import AgentError, Invalid
 from lunshare.agent.parts import database_url
@@ -28,8 +28,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     conf = cfg.ConfigOpts()
     opts.register(conf)
     try:
-        conf(args=["--config-file", options.config_file], project="lunshare")
-        source = backup.path_of(database_url(conf))
+        arguments = ["--config-file", options.config_file]
+        with config_errors.readable_files(arguments):
+            conf(args=arguments, project="lunshare")
+        with config_errors.known_references(conf):
+            source = backup.path_of(database_url(conf))
         _refuse_root(source)
         copied = backup.copy(source, options.to)
         backup.expire(options.to, options.keep, copied)

@@ -22,7 +22,7 @@ from lunshare.agent import (
     show_config,
 )
 from lunshare.agent.assemble import Assembly, assemble
-from lunshare.agent.conf import opts
+from lunshare.agent.conf import config_errors, opts
 from lunshare.agent.first_reconcile import first_reconcile
 from lunshare.agent.http import listener, tls
 from lunshare.agent.http.tls import Certificates
@@ -72,17 +72,24 @@ def configure(argv: Sequence[str]) -> cfg.ConfigOpts:
     conf = cfg.ConfigOpts()
     opts.register(conf)
     logs.register(conf)
-    conf(args=list(argv), project="lunshare", prog="lunshared")
-    if conf.show_config:
-        logging.basicConfig(level=logging.WARNING)  # no log file, and not stdout
-    else:
-        logs.setup(conf)
-    opts.check(conf)
+    with config_errors.readable_files(argv):
+        conf(args=list(argv), project="lunshare", prog="lunshared")
+    with config_errors.known_references(conf):
+        if conf.show_config:
+            logging.basicConfig(level=logging.WARNING)  # no log file, and not stdout
+        else:
+            logs.setup(conf)
+        opts.check(conf)
     return conf
 
 
 def run(conf: cfg.ConfigOpts) -> None:
     """Run from the first reconcile to the last request."""
+    with config_errors.known_references(conf):
+        _run(conf)
+
+
+def _run(conf: cfg.ConfigOpts) -> None:
     addresses = listen_addresses.configured(conf)
     certificates = {address: tls.certificates(conf, address) for address in addresses}
     metrics_addresses = metrics_listener.configured(conf)

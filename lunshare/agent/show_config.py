@@ -10,7 +10,7 @@ from oslo_config import cfg
 
 from lunshare.agent import backends, listen_addresses, metrics_listener, nova
 from lunshare.agent.api.access_rules import AccessRules
-from lunshare.agent.conf import registered
+from lunshare.agent.conf import config_errors, registered
 from lunshare.agent.db.sqlite.engine import Database
 from lunshare.agent.http import tls
 from lunshare.agent.parts import database_url
@@ -32,7 +32,8 @@ def text(conf: cfg.ConfigOpts) -> str:
 
     :raises StartupError: the configuration is wrong.
     """
-    _check(conf)
+    with config_errors.known_references(conf):
+        _check(conf)
     sections: dict[str, list[str]] = {}
     for section, option in registered.options(conf):
         if option.dest not in _OMITTED:

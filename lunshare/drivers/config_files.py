@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from oslo_config import cfg
@@ -11,10 +12,14 @@ from oslo_config import cfg
 
 def paths(conf: cfg.ConfigOpts) -> list[str]:
     """Return them in the order of reading: ``config_file``, then ``config_dir``."""
-    directories = (Path(name) for name in conf.config_dir or ())
-    files = (
+    return listed(conf.config_file or (), conf.config_dir or ())
+
+
+def listed(files: Iterable[str], directories: Iterable[str]) -> list[str]:
+    """Return ``files``, then those in ``directories``, in the order of reading."""
+    below = (
         str(file)
-        for directory in directories
+        for directory in map(Path, directories)
         for file in sorted(directory.glob("*.conf"))
     )
-    return [*(conf.config_file or ()), *files]
+    return [*files, *below]
