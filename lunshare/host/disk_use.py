@@ -74,11 +74,19 @@ def _open_files(pid: int) -> Iterator[str]:
     """
     directory = f"/proc/{pid}/fd"
     try:
-        for name in os.listdir(directory):
-            if os.readlink(f"{directory}/{name}").startswith("/dev/"):
-                yield f"{directory}/{name}"
-    except OSError:  # it has ended, has closed the file, or is another user's
+        names = os.listdir(directory)
+    except OSError:  # it has ended, or is another user's
         return
+    for name in names:
+        if _target(f"{directory}/{name}").startswith("/dev/"):
+            yield f"{directory}/{name}"
+
+
+def _target(link: str) -> str:
+    try:
+        return os.readlink(link)
+    except OSError:  # the file is closed
+        return ""
 
 
 def _is_watcher(process: psutil.Process) -> bool:

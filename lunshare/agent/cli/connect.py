@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import signal
 import sys
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import urlencode
 
 from lunshare.agent.cli.client import NodeClient, Refused, Unreachable
 from lunshare.agent.cli.commands import Result, volume_id
+from lunshare.agent.cli.end_signals import EndSignals
 from lunshare.agent.cli.table import table
 from lunshare.host.initiator import (
     Initiator,
@@ -49,12 +49,16 @@ def describe(
 def connect(node: NodeClient, arguments: argparse.Namespace) -> Result:
     """Attach a volume to this host and log in; print the path of its disk."""
     initiator = Initiator(arguments.multipath)
-    with initiator.locked(), _signals_raised():
-        return _connect(node, initiator, arguments)
+    signals = EndSignals()
+    with initiator.locked(), signals.raised():
+        return _connect(node, initiator, signals, arguments)
 
 
 def _connect(
-    node: NodeClient, initiator: Initiator, arguments: argparse.Namespace
+    node: NodeClient,
+    initiator: Initiator,
+    signals: EndSignals,
+    arguments: argparse.Namespace,
 ) -> Result:
     body = {
         "volume_uuid": volume_id(node, arguments.volume),
@@ -62,13 +66,16 @@ def _connect(
     }
     if arguments.mode:
         body["mode"] = arguments.mode
-    attachment = node.post("/attachments", {"attachment": body})["attachment"]
-    was_logged_in = _is_logged_in(attachment)
+    attachment, keeps_session = None, True
     try:
+        with signals.held():
+            attachment = node.post("/attachments", {"attachment": body})["attachment"]
+        keeps_session = _is_logged_in(attachment)
         path = initiator.connect(_connection(attachment))
         node.post(f"/attachments/{attachment['id']}/action", {"os-complete": None})
     except BaseException:
-        _undo(node, initiator, attachment, was_logged_in)
+        if attachment:
+            _undo(node, initiator, attachment, keeps_session)
         raise
     return _result(attachment, path)
 
@@ -88,32 +95,6 @@ def disconnect(node: NodeClient, arguments: argparse.Namespace) -> Result:
             initiator.disconnect(_connection(attachment))
         _end(node, attachment)
     return _result(attachment, "")
-
-
-@contextlib.contextmanager
-def _signals_raised() -> Iterator[None]:
-    """Raise SystemExit at the first signal to end, so that the block can undo its work.
-
-    A signal that the caller ignores (nohup) stays ignored.
-    """
-    numbers = [
-        number
-        for number in (signal.SIGTERM, signal.SIGHUP)
-        if signal.getsignal(number) is signal.SIG_DFL
-    ]
-
-    def end(received: int, _frame: object) -> NoReturn:
-        for number in numbers:
-            signal.signal(number, signal.SIG_IGN)
-        raise SystemExit(128 + received)
-
-    for number in numbers:
-        signal.signal(number, end)
-    try:
-        yield
-    finally:
-        for number in numbers:
-            signal.signal(number, signal.SIG_DFL)
 
 
 def _connection(attachment: dict[str, Any]) -> dict[str, Any]:
@@ -199,7 +180,7 @@ def _undo(
     node: NodeClient,
     initiator: Initiator,
     attachment: dict[str, Any],
-    was_logged_in: bool,
+    keeps_session: bool,
 ) -> None:
     """End what ``connect`` has begun. What fails here is told beside the first error.
 
@@ -207,7 +188,7 @@ def _undo(
     """
     with _told():
         wait_for_commands()
-        if _is_logged_in(attachment) and not was_logged_in:
+        if _is_logged_in(attachment) and not keeps_session:
             initiator.disconnect(_connection(attachment))
     with _told():
         _end(node, attachment)
