@@ -8,12 +8,12 @@ SOURCES := lunshare tests tools
 # would compile lunshare again.
 unexport PYTHONDONTWRITEBYTECODE
 # The programs of others, one after the other: each starts servers.
-OTHERS := outside,fleet-quick,prometheus,clients-quick,tempest
+OTHERS := outside,fleet-quick,prometheus,proxies,clients-quick,tempest
 
 # Many small commits: where the machine has enough memory, their files are there.
 unit api conformance daemon restart: export PYTEST_DEBUG_TEMPROOT = $(shell tests/memory)
 
-.PHONY: help demo check lint unit others api conformance daemon test test-full restart storm storm-seeds system openapi fuzz fleet-quick fleet-releases fleet prometheus services images thin-1 thin-2 thick-1 thick-2 node-1 node-2 judged tempest tempest-lab local-attach takeover clients clients-quick clients-page test-kernels outside test-loopback bench run sample api-reference states walks clean
+.PHONY: help demo check lint unit others api conformance daemon test test-full restart storm storm-seeds system openapi fuzz fleet-quick fleet-releases fleet prometheus proxies services images thin-1 thin-2 thick-1 thick-2 node-1 node-2 judged tempest tempest-lab local-attach takeover clients clients-quick clients-page test-kernels outside test-loopback bench run sample api-reference states walks clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -100,6 +100,9 @@ fleet: $(VENV)/.ready ## half an hour, as root: a stock Cinder, and two nodes wi
 
 prometheus: $(VENV)/.ready ## a real Prometheus with the metrics of a daemon and the shipped alerts
 	tests/prometheus/run
+
+proxies: $(VENV)/.ready ## haproxy and nginx in front: no request is one for them and two for the node
+	tests/proxies/run
 
 others: ## the programs of others: an outside driver, a stock Cinder, Prometheus, clients, Tempest
 	tests/beside $(OTHERS)
