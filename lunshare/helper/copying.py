@@ -148,10 +148,14 @@ class CopyVerbs:
                 raise DriverError(f"{source.path} {why}")
             if verification.length(new) < size:
                 raise InvalidValue("target", target.path, f"give {size} bytes or more")
-            parts = _parts_with_data(source, old, size)
-            _copy_parts(old, new, parts, note_progress, zeros=False)
+            holes = all(map(self._mounts.trusts_holes, (old, new)))
+            data = _parts_with_data(source, old, size) if holes else [(0, size)]
+            _copy_parts(old, new, data, note_progress, zeros=False)
+            sides = (old, new)
             return asdict(
-                verification.verify(target.path, (old, new), size, note_progress)
+                verification.verify(
+                    target.path, sides, size, note_progress, holes=holes
+                )
             )
 
     @contextlib.contextmanager

@@ -38,6 +38,11 @@ class Directories(Mounts):
         self.mounted: dict[str, str] = {}
         #: Called with the source before a share is entered, as the server's part.
         self.server: Callable[[str], None] = lambda source: None
+        #: The holes are those of this machine. A share's own answer: ``super()``.
+        self.local_holes = True
+
+    def trusts_holes(self, file: int) -> bool:
+        return self.local_holes or super().trusts_holes(file)
 
     def table(self) -> Iterable[Mount]:
         for point, source in list(self.mounted.items()):

@@ -10,7 +10,7 @@ import pytest
 
 from lunshare.drivers.backend import Backend
 from lunshare.drivers.base import Root
-from lunshare.drivers.conformance.fixtures import MIB, new_volume
+from lunshare.drivers.conformance.fixtures import MIB, defaults, new_volume
 from lunshare.drivers.errors import ForeignBytes
 from lunshare.drivers.targets.fake import FakeTarget
 from tests.system.lio_node import run
@@ -48,7 +48,7 @@ def _set_transaction(number: int) -> None:
 def test_device_that_lvm_does_not_know_is_not_given_to_a_new_volume(root: Root) -> None:
     """It was given to the next volume, with its bytes, and nothing showed it."""
     volumes = build_lvm(root)
-    backend = Backend(volumes, FakeTarget("none", {}, root))
+    backend = Backend(volumes, FakeTarget("none", defaults(FakeTarget), root))
     first, second = new_volume(8 * MIB), new_volume(8 * MIB)
     backend.create(first)
     assert volumes.capacity().closed == ""

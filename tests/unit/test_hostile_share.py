@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import errno
 import os
+import uuid
 from pathlib import Path
 
 import pytest
 
+from lunshare.drivers import migration
 from lunshare.drivers.conformance.fixtures import MIB, new_volume
-from lunshare.drivers.errors import DriverError
+from lunshare.drivers.errors import CopyDiffers, DriverError
 from lunshare.drivers.nfs import NfsVolumes
+from lunshare.drivers.values import Snapshot
 from lunshare.helper import verification
+from tests.conformance.directory_shares import Directories
 from tests.unit.nfs_fixtures import build, driver, files, mounts, node
 
 __all__ = ["build", "driver", "files", "mounts", "node"]
@@ -122,3 +126,36 @@ def test_file_that_cannot_be_created_leaves_no_descriptor(
         if os.path.islink(f"/proc/self/fd/{each}")
     ]
     assert not [each for each in held if each.startswith(str(files))]
+
+
+@pytest.fixture
+def lying(mounts: Directories, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that calls everything after the first MiB a hole, as OpenZFS in 2023."""
+    lseek, mounts.local_holes = os.lseek, False
+
+    def lie(file: int, at: int, how: int) -> int:
+        if how == os.SEEK_DATA and at >= MIB:
+            raise OSError(errno.ENXIO, "only a hole is left")
+        return MIB if how == os.SEEK_HOLE else lseek(file, at, how)
+
+    monkeypatch.setattr(os, "lseek", lie)
+
+
+def test_migration_reads_what_the_server_calls_a_hole(driver, node, lying) -> None:
+    """The proof believed the server, too. Then the source was deleted."""
+    source, target = (driver.create(new_volume(SIZE)) for _ in range(2))
+    Path(source.path).write_bytes(b"x" * SIZE)
+    migration.fill(node, target, source, 10)
+    assert Path(target.path).read_bytes() == b"x" * SIZE
+
+
+def test_copy_within_a_share_that_lost_data_to_a_hole_is_noticed(
+    build, files, lying
+) -> None:
+    """Such a copy follows the server's holes; its proof does not."""
+    driver, volume = build(nfs_clone=False), new_volume(SIZE)
+    driver.create(volume)
+    (files / volume.name).write_bytes(b"x" * SIZE)
+    with pytest.raises(CopyDiffers):
+        driver.create_snapshot(Snapshot(str(uuid.uuid4()), volume.id, SIZE))
+    assert driver.snapshots() == ()

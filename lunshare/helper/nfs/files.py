@@ -175,8 +175,10 @@ def copy(share: OpenShare, asked: FileCopy) -> int | None:
                 if asked.preallocate and asked.name.startswith("volume-"):
                     contents.reserve_space(file, whole, share.note_progress)
                 if not asked.clone:
+                    holes = share.mounts.trusts_holes(source)
+                    sides, note_progress = (source, file), share.note_progress
                     verification.verify(
-                        asked.name, (source, file), size, share.note_progress
+                        asked.name, sides, size, note_progress, holes=holes
                     )
         except _NoClones:
             return None
