@@ -12,7 +12,7 @@ import pytest
 
 from lunshare.drivers.base import TargetDriver, VolumeDriver
 from lunshare.drivers.conformance.ability_claims import enforced_by, requires
-from lunshare.drivers.conformance.fixtures import TargetFixtures, new_volume
+from lunshare.drivers.conformance.fixtures import MIB, TargetFixtures, new_volume
 from lunshare.drivers.conformance.shared_volume import (
     PAGE,
     HostFactory,
@@ -93,10 +93,13 @@ class AccessContract(TargetFixtures):
         self, shared_volume: SharedVolume
     ) -> None:
         shared_volume.apply(a=RO)
-        session = shared_volume.login("a")
-        assert session.read(0, PAGE) == bytes(PAGE)
-        assert not can_write(session, "a")
-        assert session.alive
+        sessions = [shared_volume.login("a"), shared_volume.login("a")]
+        end = shared_volume.disk.size - PAGE
+        for session in sessions:
+            assert session.read(0, PAGE) == bytes(PAGE)
+            for at, pages in ((0, 1), (MIB, MIB // PAGE), (end, 1)):
+                assert not can_write(session, "a", at, pages)
+            assert session.alive
 
     def test_a_read_write_host_can_write(self, shared_volume: SharedVolume) -> None:
         shared_volume.apply(a=RW)
@@ -128,10 +131,14 @@ class AccessContract(TargetFixtures):
         first, second = create_shared(), create_shared()
         first.apply(a=RW, b=RO)
         second.apply(a=RO, b=RW)
+        a, b = second.login("a"), second.login("b")
         assert can_write(first.login("a"), "a")
         assert not can_write(first.login("b"), "b")
-        assert not can_write(second.login("a"), "a")
-        assert can_write(second.login("b"), "b")
+        assert not can_write(a, "a")
+        assert can_write(b, "b")
+        first.apply(b=RO)
+        assert a.alive
+        assert b.alive
 
     @requires("enforces_read_only")
     def test_a_host_that_is_attached_again_has_its_new_mode(

@@ -10,7 +10,7 @@ from lunshare.drivers.base import VolumeDriver
 from lunshare.drivers.conformance.ability_claims import requires
 from lunshare.drivers.conformance.failures import FailureContract
 from lunshare.drivers.conformance.fixtures import MIB, new_volume
-from lunshare.drivers.conformance.volume_bytes import Create
+from lunshare.drivers.conformance.volume_bytes import Create, offsets
 from lunshare.drivers.errors import UnknownDisk
 from lunshare.drivers.values import Volume
 
@@ -31,15 +31,18 @@ class ExtendContract(FailureContract):
         assert not self.difference(driver, grown, data)
 
     def test_extend_into_freed_space_shows_no_old_bytes(
-        self, driver: VolumeDriver, create_volume: Create
+        self, driver: VolumeDriver, create_volume: Create, volume: Volume
     ) -> None:
-        volume, other = create_volume(), create_volume()
-        self.write_pattern(driver, driver.disk(other.id), self.pattern(other))
+        larger = self.size + self.size // 2
+        other, volume = Volume(volume.id, larger), create_volume()
+        disk, data = driver.create(other), self.pattern(other)
+        for at in offsets(larger, len(data)):
+            self.write(driver, disk, at, data)
         driver.delete(other.id)
         self.wipe_deleted(driver)
         old = driver.disk(volume.id).size
-        grown = driver.extend(Volume(volume.id, 2 * self.size))
-        added = self.read(driver, grown, old, 2 * self.size - old)
+        grown = driver.extend(Volume(volume.id, larger))
+        added = self.read(driver, grown, old, larger - old)
         assert added.count(0) == len(added)
 
     @requires("extends_open")

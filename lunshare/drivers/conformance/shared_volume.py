@@ -100,15 +100,18 @@ def login_is_refused(
     return False
 
 
-def can_write(session: Session, letter: str) -> bool:
-    """Whether a write succeeds; a refused write must not change a byte."""
-    before = session.read(0, PAGE)
+def can_write(session: Session, letter: str, at: int = 0, pages: int = 1) -> bool:
+    """Whether a write succeeds; a refused write must not change a byte.
+
+    It writes that many ``pages`` from byte ``at``.
+    """
+    before, wanted = session.read(at, pages * PAGE), data(letter) * pages
     try:
-        session.write(0, data(letter))
+        session.write(at, wanted)
     except PermissionError:
-        assert session.read(0, PAGE) == before
+        assert session.read(at, pages * PAGE) == before
         return False
-    assert session.read(0, PAGE) == data(letter)
+    assert session.read(at, pages * PAGE) == wanted
     return True
 
 

@@ -21,6 +21,7 @@ from lunshare.drivers.conformance.shared_volume import (
     PAGE,
     HostFactory,
     SharedVolume,
+    can_write,
     data,
     grants,
     login_is_refused,
@@ -280,6 +281,9 @@ class TargetContract(KilledTargetContract):
         a.write(last, data("z"))
         assert b.read(last, PAGE) == data("z")
         assert b.read(0, PAGE) == data("a")
+        for session in (b, shared_volume.login("b")):
+            assert not can_write(session, "b", last)
+            assert not can_write(session, "b")
 
     # failures
 

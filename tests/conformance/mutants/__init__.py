@@ -10,9 +10,11 @@ from __future__ import annotations
 from lunshare.drivers.fake.fake_driver import FakeVolumes
 from lunshare.drivers.targets.fake import FakeTarget
 from tests.conformance.mutants.abilities import CLAIMS
+from tests.conformance.mutants.chains import CHAINS
 from tests.conformance.mutants.clones import CLONES
 from tests.conformance.mutants.copies import COPIES
 from tests.conformance.mutants.detach import DETACH
+from tests.conformance.mutants.discarded import DISCARDED
 from tests.conformance.mutants.disks import DISKS
 from tests.conformance.mutants.failures import FAILURES
 from tests.conformance.mutants.killed import KILLED
@@ -20,6 +22,7 @@ from tests.conformance.mutants.lost_middle import LOST_MIDDLE
 from tests.conformance.mutants.manage import MANAGE
 from tests.conformance.mutants.manage_snapshots import MANAGE_SNAPSHOTS
 from tests.conformance.mutants.point_in_time import POINT_IN_TIME
+from tests.conformance.mutants.reach import REACH
 from tests.conformance.mutants.shared_pool import SHARED_POOL
 from tests.conformance.mutants.storage_errors import STORAGE_ERRORS
 from tests.conformance.mutants.targets import TARGETS
@@ -30,6 +33,8 @@ Mutant = type[FakeVolumes] | type[FakeTarget]
 TABLES: dict[str, list[tuple[Mutant, str]]] = {
     "disks": [*DISKS],
     "copies": [*COPIES],
+    "chains": [*CHAINS],
+    "discarded": [*DISCARDED],
     "clones": [*CLONES],
     "point in time": [*POINT_IN_TIME],
     "manage": [*MANAGE],
@@ -41,5 +46,6 @@ TABLES: dict[str, list[tuple[Mutant, str]]] = {
     "storage errors": [*STORAGE_ERRORS],
     "shared pool": [*SHARED_POOL],
     "targets": [*TARGETS],
+    "reach": [*REACH],
     "detach": [*DETACH],
 }

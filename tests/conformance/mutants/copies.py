@@ -151,7 +151,7 @@ COPIES = [
     (SnapshotIsListedAsDisk, "disks_does_not_list_snapshots"),
     (SnapshotsTakeNoSpace, "create_snapshot_in_a_full_pool_leaves_nothing"),
     (DeletedSnapshotFreesNoSpace, "delete_snapshot_frees_its_space"),
-    (DeleteSnapshotDeletesAll, "delete_snapshot_deletes_only_that_snapshot"),
+    (DeleteSnapshotDeletesAll, "delete_and_revert_preserve_other_snapshots"),
     (
         SnapshotRefusesAnOpenDisk,
         "create_snapshot_of_an_open_disk_succeeds_or_reports_disk_busy",
