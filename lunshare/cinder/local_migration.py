@@ -69,6 +69,13 @@ class LocalMigration:
         source = self._backend.volumes.disk(volume.id)
         if source.kind not in target.abilities.fills or _has_disk(target, volume.id):
             return False
+        old, new = (pool.capacity().sector for pool in (self._backend.volumes, target))
+        if old != new:  # Cinder's own copy of the bytes would change it, too
+            raise Unsupported(
+                f"migration of volume {volume.id}, whose logical sectors have {old}"
+                f" bytes, to backend {target.name}, whose disks have {new}",
+                "copy its files on a host",
+            )
         self._backend.target.remove(volume.id)
         # Pools round sizes up, each in its own way.
         copy = Volume(volume.id, max(volume.size, source.size))

@@ -35,6 +35,18 @@ def block_size(path: str) -> int:
     return int(size.read_text("ascii")) * _SECTOR
 
 
+def sector_size(path: str) -> int:
+    """Return the logical sector size in bytes of the block device at ``path``.
+
+    :raises FileNotFoundError: ``path`` does not exist or is not a block device.
+    """
+    number = _device_number(path)
+    device = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}").resolve()
+    if (device / "partition").exists():  # its disk has the queue
+        device = device.parent
+    return int((device / "queue/logical_block_size").read_text("ascii"))
+
+
 def at_path(path: str) -> Device:
     """Return the block device at ``path``.
 

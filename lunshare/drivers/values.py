@@ -235,7 +235,8 @@ class Capacity:
     ``free`` is physical space. ``provisioned`` is the sum of the volumes' sizes;
     in a thin pool it may exceed ``total``. ``closed`` is a sentence: why the pool
     accepts no new volumes, snapshots or growth. It is empty if the pool does. The two
-    percentages are how full a thin pool is, None if unknown.
+    percentages are how full a thin pool is, None if unknown. ``sector`` is the logical
+    sector size of its disks: partitions and file systems are at offsets counted in it.
     """
 
     total: int
@@ -245,6 +246,7 @@ class Capacity:
     closed: str = ""
     data_percent: float | None = None
     metadata_percent: float | None = None
+    sector: int = 512
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -57,6 +59,29 @@ def retype(kind: dict[str, Any], policy: str | None = None) -> dict[str, Any]:
 def is_on(api: Api, volume: dict[str, Any], node: Node, backend: str) -> bool:
     host = api.shown(volume["id"])["os-vol-host-attr:host"]
     return bool(host == node.services.node.host_of(backend))
+
+
+@pytest.fixture
+def other_sectors(node: Node, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The disks of backend "there" have logical sectors of 4,096 bytes."""
+    there = node.driver("there")
+    capacity = there.capacity
+    with monkeypatch.context() as patch:
+        patch.setattr(there, "capacity", lambda: replace(capacity(), sector=4096))
+        node.services.node.refresh()
+        yield
+    node.services.node.refresh()
+
+
+def test_a_volume_is_not_migrated_to_other_sectors(
+    api: Api, node: Node, other_sectors: None
+):
+    made, kind = place(api, node), api.type(volume_backend_name="there")
+    for action in (migrate(node, "there"), retype(kind, "on-demand")):
+        refused = api.refused(400, made["id"], action)
+        assert "sectors of 4096 bytes and the volume's 512" in refused
+    assert is_on(api, made, node, "here")
+    assert is_complete(made, "here")
 
 
 def test_a_volume_is_migrated_to_another_backend_and_back(api: Api, node: Node):

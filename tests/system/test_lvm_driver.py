@@ -188,6 +188,13 @@ def test_status_of_a_pool_is_the_one_dmsetup_shows(
     assert root.call("lvm.pool", group=GROUP, pool="nowhere") is None
 
 
+def test_sectors_of_the_pool_are_those_of_its_volumes(
+    thin: LvmVolumes, volume: Volume
+) -> None:
+    size = run("blockdev", "--getss", thin.disk(volume.id).path)
+    assert thin.capacity().sector == int(size)
+
+
 def test_missing_pool_is_named_with_its_remedy(root: Root) -> None:
     with pytest.raises(Misconfigured, match=r"lvcreate --type thin-pool .* nowhere"):
         build_lvm(root, lvm_pool="nowhere").check()

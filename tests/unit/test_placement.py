@@ -153,6 +153,20 @@ def test_a_request_can_require_or_exclude_a_backend() -> None:
     )
 
 
+def test_a_volume_is_not_migrated_to_disks_with_other_sectors() -> None:
+    """Hosts found partitions, whose offsets are in sectors, elsewhere."""
+    pools = [pool("a"), replace(pool("b"), sector=4096)]
+    moved = PlacementRequest(1, exclude="a", sector=512)
+    why = r"b: its disks have logical sectors of 4096 bytes and the volume's 512: "
+    with pytest.raises(Invalid, match=why):
+        raise refused(pools, moved)
+    assert chosen(pools, replace(moved, sector=4096)) == "b"
+    shown = filter_results(choose(pools, request(1), WEIGHTS), "b")
+    assert shown["SectorSizeFilter"] == (
+        *(True, "its disks have logical sectors of 4096 bytes"),
+    )
+
+
 def test_missing_space_on_a_capable_backend_is_exhausted() -> None:
     """A smaller request would succeed on the capable backend."""
     pools = [pool("a", multiattach=False), pool("b", free_capacity_gb=1.0)]

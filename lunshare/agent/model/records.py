@@ -350,7 +350,7 @@ class Pool:
     """One backend as a scheduler sees it: host@backend#pool and its pool stats.
 
     ``problem`` says why it is down, ``closed`` why it is up and gets no new volumes.
-    Both are empty otherwise.
+    Both are empty otherwise. ``sector`` is the logical sector size of its disks.
     """
 
     name: str
@@ -360,6 +360,7 @@ class Pool:
     closed: str = ""
     enabled: bool = True
     zone: str = "nova"
+    sector: int = 512
 
     @property
     def up(self) -> bool:

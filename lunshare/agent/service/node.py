@@ -175,6 +175,7 @@ class Node:
                 closed=b.capacity.closed if b.capacity else "",
                 enabled=(b.name, _VOLUME) not in disabled,
                 zone=self._zone,
+                sector=(b.capacity or _UNCHECKED).sector,
             )
             for b in self._backends.values()
         ]

@@ -202,7 +202,8 @@ class LvmVolumes(VolumeDriver):
     def capacity(self) -> Capacity:
         with self._group_errors():
             capacity = self._kind.capacity()
-        return replace(capacity, closed=capacity.closed or self._inactive)
+        closed, sector = capacity.closed or self._inactive, self._sector()
+        return replace(capacity, closed=closed, sector=sector)
 
     @retried_once
     def create_snapshot(self, snapshot: Snapshot) -> None:
@@ -365,6 +366,14 @@ class LvmVolumes(VolumeDriver):
         self._inactive = (
             f"volume_group {self._group}: {listed.group.missing} of its disks are lost"
         )
+
+    def _sector(self) -> int:
+        """Return the logical sector size of volumes: the largest of the disks."""
+        sizes = [512]
+        for disk in self._listing.disks:
+            with contextlib.suppress(FileNotFoundError):  # it is lost
+                sizes.append(devices.sector_size(disk))
+        return max(sizes)
 
     def _device_nodes(self) -> set[str]:
         """The paths that udev created for the group: one read of the directory."""

@@ -29,7 +29,8 @@ class PlacementRequest:
     """What a volume asks for: GiB, a type, an availability zone.
 
     ``only`` names the one backend that is possible, because the bytes of the source
-    are there; ``exclude`` one that is not, because the volume leaves it.
+    are there; ``exclude`` one that is not, because the volume leaves it. ``sector`` is
+    the logical sector size that its bytes were written with, None for a new volume.
     """
 
     size: int
@@ -37,6 +38,7 @@ class PlacementRequest:
     zone: str | None = None
     only: str | None = None
     exclude: str | None = None
+    sector: int | None = None
     hints: Hints = NO_HINTS
 
     @property

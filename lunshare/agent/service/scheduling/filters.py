@@ -80,6 +80,16 @@ def _capabilities(pool: Pool, request: PlacementRequest) -> Result:
     return why is None, why or "it meets the extra specs of the type"
 
 
+def _sector(pool: Pool, request: PlacementRequest) -> Result:
+    has = f"its disks have logical sectors of {pool.sector} bytes"
+    if request.sector in (None, pool.sector):
+        return True, has
+    return False, (
+        f"{has} and the volume's {request.sector}: hosts would find partitions and"
+        " blocks elsewhere, so copy its files on a host instead"
+    )
+
+
 def _capacity(pool: Pool, request: PlacementRequest) -> Result:
     if pool.closed:
         return False, f"it is closed for new volumes: {pool.closed}"
@@ -104,5 +114,6 @@ FILTERS: Mapping[str, Filter] = {
     "ServiceFilter": _service,
     "StateFilter": _state,
     "CapabilitiesFilter": _capabilities,
+    "SectorSizeFilter": _sector,
     CAPACITY: _capacity,
 }

@@ -51,6 +51,11 @@ class Pools:
         pool = self._pool(backend)
         return free_space.provisionable(pool) if pool and pool.up else math.inf
 
+    def sector(self, backend: str) -> int | None:
+        """Return the logical sector size of its disks in bytes; None if unknown."""
+        pool = self._pool(backend)
+        return pool.sector if pool else None
+
     def _pool(self, backend: str) -> Pool | None:
         pools = self._node.current_pools()
         return next((pool for pool in pools if pool.backend == backend), None)

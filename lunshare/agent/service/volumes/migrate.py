@@ -117,9 +117,11 @@ class VolumeMigrator:
                 f"os-retype.migration_policy: backend {volume.backend}: {why}; give"
                 " on-demand, so that the volume may be migrated."
             )
-        backend = self._scheduler.place(
-            ctx, volume.id, PlacementRequest(volume.size, kind, exclude=volume.backend)
+        sector = self._pools.sector(volume.backend)
+        request = PlacementRequest(
+            volume.size, kind, exclude=volume.backend, sector=sector
         )
+        backend = self._scheduler.place(ctx, volume.id, request)
         return self._start(volume, VolumeStatus.RETYPING, backend, kind)
 
     def migrate(self, ctx: RequestContext, volume_id: str, host: str) -> None:
@@ -151,7 +153,8 @@ class VolumeMigrator:
         kind = None
         if volume.volume_type_id:
             kind = self._types.get(ctx, volume.volume_type_id)
-        request = PlacementRequest(volume.size, kind, only=backend)
+        sector = self._pools.sector(volume.backend)
+        request = PlacementRequest(volume.size, kind, only=backend, sector=sector)
         self._scheduler.place(ctx, volume.id, request)
         self._start(volume, VolumeStatus.MAINTENANCE, backend)
 
