@@ -36,7 +36,7 @@ _FIELDS = RecordColumns(
 
 #: A volume shows its hosts without connector and connection_info, so a ``brief``
 #: record does not have these.
-BRIEF = _FIELDS.part("announced", "attachment_")
+BRIEF = _FIELDS.part("announced")
 
 _ALL = sa.select(*_FIELDS.labels)
 _AGE = (_A.created_at, _A.id)

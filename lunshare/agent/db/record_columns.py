@@ -33,13 +33,11 @@ class RecordColumns(Generic[R]):
         record: type[R],
         table: sa.Table,
         last: str = "",
-        prefix: str = "",
         **columns: sa.Column[Any],
     ) -> None:
         """``columns``: those that do not have the name of their field.
 
         ``last``: the last field with a column, if that is not the last of all.
-        ``prefix``: of the names in a select, beside the columns of another record.
         """
         fields = list(record.__dataclass_fields__)
         if last:
@@ -50,7 +48,7 @@ class RecordColumns(Generic[R]):
         }
         #: What a select reads.
         self.labels: Sequence[sa.Label[Any]] = [
-            column.label(prefix + name) for name, column in self._columns.items()
+            column.label(name) for name, column in self._columns.items()
         ]
         # The field of each column that the table itself has.
         self._own = {
@@ -60,11 +58,11 @@ class RecordColumns(Generic[R]):
         }
         # In the order of the record's fields, so that it can be created without names,
         # which would take half as long again.
-        self._fields = attrgetter(*(prefix + name for name in fields))
+        self._fields = attrgetter(*fields)
 
-    def part(self, last: str, prefix: str) -> RecordColumns[R]:
+    def part(self, last: str) -> RecordColumns[R]:
         """Return the columns up to the field ``last``; the others are not read."""
-        return RecordColumns(self._record, self._table, last, prefix, **self._renamed)
+        return RecordColumns(self._record, self._table, last, **self._renamed)
 
     def prepared(self, statement: sa.Select[Any], index: str = "") -> Prepared:
         """Return a select of these columns and no others, whose rows are records."""

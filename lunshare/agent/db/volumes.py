@@ -8,6 +8,7 @@ transaction. Only lunshare.agent.db.status_changes writes a status.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -54,17 +55,7 @@ _ROWS = sa.select(*_FIELDS.labels).join_from(
 )
 _NAMES = sa.select(*RecordColumns(NamedVolume, VOLUMES, name=_V.display_name).labels)
 
-# Built once: to build a statement costs more than to run it. For the same reason one
-# statement reads a volume with its hosts: a row per host, or one row.
-_ONE = Prepared(
-    _ROWS.add_columns(*attachments.BRIEF.labels)
-    .outerjoin(
-        VOLUME_ATTACHMENT, sa.and_(_A.volume_id == _V.id, _A.deleted == sa.false())
-    )
-    .where(_V.id == sa.bindparam("volume_id"), _HERE)
-    .order_by(_A.created_at, _A.id)
-)
-
+# Built once: to build a statement costs more than to run it.
 _WITHOUT_HOSTS = _FIELDS.prepared(
     _ROWS.where(_V.id == sa.bindparam("volume_id"), _HERE)
 )
@@ -161,12 +152,16 @@ def insert(connection: sa.Connection, volume: Volume) -> None:
 
 
 def get(connection: sa.Connection, volume_id: str) -> Volume | None:
-    """Return one volume with its attachments, or None."""
-    rows = _ONE.rows(connection, {"volume_id": volume_id})
-    if not rows:
+    """Return one volume with its attachments, or None.
+
+    With a statement for each: a join would read the volume, which may have large
+    metadata, once for each host.
+    """
+    row = get_row(connection, volume_id)
+    if row is None:
         return None
-    hosts = [row for row in rows if row.attachment_id is not None]
-    return _FIELDS.record(rows[0], tuple(map(attachments.BRIEF.record, hosts)))
+    hosts = attachments.of_volumes(connection, [volume_id])
+    return dataclasses.replace(row, attachments=tuple(hosts.get(volume_id, ())))
 
 
 def get_row(connection: sa.Connection, volume_id: str) -> Volume | None:

@@ -40,7 +40,7 @@ class VolumeRows:
 
         :raises NotFound: the volume does not exist, or is deleted.
         """
-        with self._db.reading(one_statement=True) as connection:
+        with self._db.reading() as connection:
             return volumes.require(connection, volume_id, ctx)
 
     def get_if(self, volume_id: str, states: Collection[VolumeStatus]) -> Volume | None:
