@@ -8,7 +8,6 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -140,6 +139,49 @@ def test_threads_that_wait_for_the_turn_share_the_commit(
     assert len(seen) == 1
 
 
+def _work(seconds: float) -> None:
+    """Use the processor, as a long answer does."""
+    ends = time.monotonic() + seconds
+    until(lambda: time.monotonic() > ends)
+
+
+def test_a_commit_does_not_wait_for_a_row_of_long_transactions(
+    database: Database,
+) -> None:
+    ended: list[float] = []
+
+    def write_long() -> None:
+        with database.writing():
+            _work(0.06)
+        ended.append(time.monotonic())
+
+    assert together(database, [write_long] * 20) == [None] * 21
+    # Each commit has one or two of them: the first does not end with the last.
+    assert max(ended) - min(ended) > 0.6
+
+
+def test_a_commit_does_not_wait_for_who_has_the_turn(database: Database) -> None:
+    """20 answers of 0.09 seconds each, which have waited for storage, are before it."""
+
+    def answer_long() -> None:
+        turn._TURN.take()
+        _work(0.09)
+        turn._TURN.give_back()
+
+    threads = [threading.Thread(target=answer_long) for _ in range(20)]
+    turn._TURN.take()
+    for thread in threads:
+        thread.start()
+    until(lambda: len(turn._TURN._queue) == len(threads))
+    began = time.monotonic()
+    put(database, "first")
+    took = time.monotonic() - began
+    turn._TURN.give_back()
+    for thread in threads:
+        thread.join()
+    assert took < 0.6
+
+
 def test_who_waits_for_the_connection_does_not_keep_it_from_who_has_the_turn(
     database: Database, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,15 +236,10 @@ def test_a_close_does_not_lose_transactions_that_wait_for_their_commit(
 def test_a_thread_that_fails_before_its_commit_commits_for_the_others(
     database: Database, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    errors = [MemoryError]
+    def failing(_until: float) -> None:
+        raise MemoryError
 
-    @contextmanager
-    def failing() -> Iterator[None]:
-        if errors:
-            raise errors.pop()
-        yield
-
-    monkeypatch.setattr(group_commit, "waiting", failing)
+    monkeypatch.setattr(group_commit, "let_others_run", failing)
     with pytest.raises(MemoryError):
         put(database, "first")
     monkeypatch.undo()

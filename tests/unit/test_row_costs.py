@@ -44,7 +44,7 @@ def database_with_a_large_volume(
 @pytest.mark.parametrize(
     "read",
     [
-        lambda connection: volumes.get(connection, VOLUME.id).attachments,
+        lambda connection: volumes.require(connection, VOLUME.id).attachments,
         lambda connection: volumes.page(connection, PAGE)[0].attachments,
         lambda connection: attachments.page(connection, PAGE),
         lambda connection: attachments.of_volume(connection, VOLUME.id),

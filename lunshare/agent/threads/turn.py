@@ -11,6 +11,7 @@ MAX_TURN does not count, so a thread that hangs stops nobody.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -32,16 +33,20 @@ class Turn:
         self._since = 0.0
         self._queue: deque[tuple[int, Lock]] = deque()
 
-    def take(self) -> None:
-        """Return when the calling thread has the turn."""
+    def take(self, until: float = math.inf) -> None:
+        """Return when the calling thread has the turn, or at ``until`` (monotonic)."""
         wakeup = Lock()
         wakeup.acquire()
+        place = (get_ident(), wakeup)
         with self._mutex:
-            self._queue.append((get_ident(), wakeup))
+            self._queue.append(place)
             self._pass_on()
-        while not wakeup.acquire(timeout=MAX_TURN):
+        while not wakeup.acquire(timeout=_wait_seconds(until)):
             with self._mutex:
                 self._pass_on()
+                if time.monotonic() >= until and place in self._queue:
+                    self._queue.remove(place)
+                    return
 
     def give_back(self) -> bool:
         """Return whether the calling thread had the turn until now."""
@@ -59,6 +64,10 @@ class Turn:
             wakeup.release()
 
 
+def _wait_seconds(until: float) -> float:
+    return min(MAX_TURN, max(0.0, until - time.monotonic()))
+
+
 _TURN = Turn()
 
 
@@ -71,6 +80,12 @@ def waiting() -> Iterator[None]:
     finally:
         if is_owner:
             _TURN.take()
+
+
+def let_others_run(until: float) -> None:
+    """Let those run that wait for the turn; return when they have, or at ``until``."""
+    if _TURN.give_back():
+        _TURN.take(until)
 
 
 class Workers(Generic[Item]):

@@ -20,20 +20,23 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lunshare.agent.threads.turn import waiting
+from lunshare.agent.threads.turn import let_others_run, waiting
 
-#: Largest number of transactions per commit, so that the first does not wait long.
+#: Largest number of transactions per commit, and seconds in which they may begin, so
+#: that the first does not wait long.
 _MOST = 32
+_SECONDS = 0.05
 
 # Such as "database or disk is full"; after it a rollback fails as "no such savepoint".
 _OF_DATABASE = (sa.exc.OperationalError, sqlite3.OperationalError)
 
 
 class _Batch:
-    """The transactions of one commit."""
+    """The transactions of one commit; none joins after ``until`` (monotonic)."""
 
     def __init__(self) -> None:
         self.count = 0
+        self.until = time.monotonic() + _SECONDS
         self.has_leader = False  # whether a thread waits to commit it
         self.done = threading.Event()
         self.error: BaseException | None = None
@@ -127,7 +130,7 @@ class Group:
         """Commit, unless another thread will do it."""
         with self._counter:
             has_next = self._waiting > 0
-        if batch.count >= _MOST:
+        if batch.count >= _MOST or time.monotonic() >= batch.until:
             self._finish(batch)
         elif has_next or batch.has_leader:
             self._writer.release()
@@ -139,8 +142,7 @@ class Group:
         batch.has_leader = True
         self._writer.release()
         try:
-            with waiting():
-                pass  # who waits for the turn may write too
+            let_others_run(batch.until)  # they may write too
         finally:  # whatever happened, the others wait for it
             self._take_writer()
             self._finish(batch)
