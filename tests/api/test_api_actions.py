@@ -64,7 +64,8 @@ def test_a_volume_is_extended(api: Api):
 @pytest.mark.parametrize("size", [0, -1, 1.5, None, "x", 2**31, True], ids=str)
 def test_an_invalid_new_size_is_400(api: Api, size: Any):
     sentence = api.refused(400, api.volume()["id"], extend(size))
-    assert sentence.startswith("os-extend.new_size: give")
+    assert sentence.startswith("Invalid input for field/attribute new_size. Value: ")
+    assert ". os-extend.new_size: give" in sentence
 
 
 def test_an_extend_to_a_smaller_or_equal_size_is_400(api: Api):

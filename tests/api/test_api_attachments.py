@@ -276,3 +276,38 @@ def test_another_project_sees_them_only_with_all_tenants(api: Api, node: Node):
     assert other("GET", query)["attachments"] == []
     (row,) = other("GET", f"{query}&all_tenants=1")["attachments"]
     assert row["id"] == made["id"]
+
+
+@pytest.mark.parametrize("host", ["web-1", "Web 1 \u00e9"])
+def test_a_host_needs_no_initiator_where_the_target_is_not_iscsi(
+    api: Api, node: Node, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    monkeypatch.setattr(node.target("api"), "PROTOCOL", "NFS", raising=True)
+    volume = api.shared_volume()
+    sent = {"host": host, "ip": "192.0.2.1", "initiator": None}
+    row = api.attachment(volume["id"], connector=sent)
+    (name_of_host,) = node_live(node, volume)
+    assert name_of_host.startswith("iqn.2000-01.invalid.host:")
+    body = {"os-initialize_connection": {"connector": {"host": f"{host}2"}}}
+    api("POST", f"/volumes/{volume['id']}/action", body)
+    assert len(node_live(node, volume)) == 2
+    api.act(
+        volume["id"], {"os-terminate_connection": {"connector": {"host": f"{host}2"}}}
+    )
+    assert list(node_live(node, volume)) == [name_of_host]
+    api("DELETE", f"/attachments/{row['id']}")
+    assert node_live(node, volume) == {}
+
+
+def test_a_host_without_an_initiator_is_refused_where_the_target_is_iscsi(
+    api: Api, node: Node
+) -> None:
+    volume, sent = api.volume(), {"host": "web-1", "ip": "192.0.2.1"}
+    asked = {"attachment": {"volume_uuid": volume["id"], "connector": sent}}
+    assert "connector.initiator is missing" in api.fault(
+        400, "POST", "/attachments", asked
+    )
+    for action in ("os-initialize_connection", "os-terminate_connection"):
+        sentence = api.refused(400, volume["id"], {action: {"connector": sent}})
+        assert "connector.initiator is missing" in sentence
+    assert api.shown(volume["id"])["status"] == "available"

@@ -179,6 +179,46 @@ def test_a_retype_counts_for_the_new_type(api: Api, node: Node, migrates: bool):
     assert is_counted(node, api.project)
 
 
+def test_snapshots_count_for_the_new_type_of_their_volume(api: Api, node: Node):
+    old, new = (api.type(volume_backend_name="quota") for _ in range(2))
+    volume = api.volume(volume_type=old["name"])
+    for _ in range(2):
+        api.snapshot(volume["id"])
+    asked = {"os-retype": {"new_type": new["id"], "migration_policy": "never"}}
+    path = f"/volumes/{volume['id']}/action"
+    for quota, most in (("snapshots", 1), ("gigabytes", 2)):
+        limit(api, **{f"{quota}_{new['name']}": most})
+        over(api, f"{quota}_{new['name']}", "POST", path, asked)
+        limit(api, **{f"{quota}_{new['name']}": -1})
+    assert api.shown(volume["id"])["volume_type"] == old["name"]
+    api.act(volume["id"], asked)
+    counted = [
+        f"{q}_{t['name']}" for t in (old, new) for q in ("snapshots", "gigabytes")
+    ]
+    assert usages(api, *counted) == (0, 0, 2, 3)
+    assert is_counted(node, api.project)
+
+
+@pytest.mark.parametrize(
+    ("quota", "name"),
+    [
+        ("volumes", "VolumeLimitExceeded"),
+        ("gigabytes", "VolumeSizeExceedsAvailableQuota"),
+        ("per_volume_gigabytes", "VolumeSizeExceedsLimit"),
+        ("snapshots", "SnapshotLimitExceeded"),
+    ],
+)
+def test_an_answer_begins_with_the_name_that_clients_know(
+    api: Api, quota: str, name: str
+):
+    volume = api.volume()
+    limit(api, **{quota: 1 if quota != "snapshots" else 0})
+    path, body = "/volumes", {"volume": {"size": 2}}
+    if quota == "snapshots":
+        path, body = "/snapshots", {"snapshot": {"volume_id": volume["id"]}}
+    assert api.fault(413, "POST", path, body).startswith(f"{name}: ")
+
+
 def test_a_create_that_fails_uses_nothing(api: Api, node: Node):
     broken = CommandFailed(("lvcreate",), 5, "no such group")
     kind = api.type(volume_backend_name="quota")

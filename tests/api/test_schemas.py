@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from lunshare.agent.api.requests import operator_schemas, schemas
+from lunshare.agent.api.requests import metadata_schemas, operator_schemas, schemas
 from lunshare.agent.api.requests.forms import Form
 from lunshare.agent.model.errors import Invalid
 
@@ -64,13 +64,23 @@ def test_a_body_of_the_wrong_shape_is_refused(name: str, body: Any):
 def test_the_sentence_names_the_field_and_what_to_give():
     form = schemas.VOLUME_CREATE
     size = "give a whole number of GiB, 1 or more."
-    assert refused(form, {"volume": {"size": 1.5}}) == f"volume.size: {size}"
+    begins = "Invalid input for field/attribute"
+    assert refused(form, {"volume": {"size": 1.5}}) == (
+        f"{begins} size. Value: 1.5. volume.size: {size}"
+    )
     assert refused(form, {"volume": {"size": 1, "name": "x" * 9000}}) == (
-        "volume.name: give a text of 0 to 255 characters."
+        f"{begins} name. Value: {'x' * 64}.... volume.name: give a text of 0 to 255"
+        " characters."
     )
     assert refused(form, {"volume": {"size": 1, "colour": 1}}) == (
-        "volume.colour is unknown here: leave it out."
+        f"{begins} volume. Value: {{...}}. volume.colour is unknown here: leave it out."
     )
+    assert refused(form, {}) == "volume: give an object with size."
+
+
+def test_the_sentence_has_no_secret():
+    for body in ({"auth_key": 4711}, {"auth_key": "", "other": "4711"}, ["4711"]):
+        assert "4711" not in refused(metadata_schemas.TRANSFER_ACCEPT, {"accept": body})
 
 
 def test_the_sentence_never_repeats_a_huge_value_or_key():
@@ -130,8 +140,8 @@ def test_scheduler_hints_are_accepted():
 def test_an_update_without_a_change_is_refused_from_3_53_on():
     schemas.VOLUME_UPDATE.check({"volume": {}}, (3, 52))
     assert refused(schemas.VOLUME_UPDATE, {"volume": {}}, (3, 53)) == (
-        "volume: give an object with name or display_name or description or"
-        " display_description or metadata."
+        "Invalid input for field/attribute volume. Value: {}. volume: give an object"
+        " with name or display_name or description or display_description or metadata."
     )
     for version in ((3, 0), (3, 71)):
         asked = {"volume": {"size": 2}}
@@ -160,7 +170,6 @@ def test_an_attachment_may_have_a_connector(extra: dict[str, Any]):
         ("connector", []),
         ("connector", "iqn"),
         ("connector", {"initiator": "iqn"}),
-        ("connector", {"host": "h"}),
         ("connector", {"host": "", "initiator": "iqn"}),
         ("connector", {"host": "h", "initiator": 1}),
         ("connector", {"host": "h", "initiator": ["iqn"]}),
@@ -177,13 +186,13 @@ def test_an_invalid_attachment_field_is_named(field: str, value: Any):
 
 
 def test_a_missing_name_in_a_connector_is_named():
-    asked = {"attachment": {"connector": {"host": "h"}}}
-    assert refused(schemas.ATTACHMENT_UPDATE, asked).startswith(
-        "attachment.connector.initiator: give the host's iSCSI name"
+    asked: Any = {"attachment": {"connector": {"host": "h", "initiator": 1}}}
+    assert ". attachment.connector.initiator: give the host's iSCSI name" in refused(
+        schemas.ATTACHMENT_UPDATE, asked
     )
     asked = {"attachment": {"connector": {"initiator": "iqn"}}}
-    assert refused(schemas.ATTACHMENT_UPDATE, asked) == (
-        "attachment.connector.host: give the host's name."
+    assert refused(schemas.ATTACHMENT_UPDATE, asked).endswith(
+        ". attachment.connector.host: give the host's name."
     )
 
 
@@ -197,7 +206,8 @@ def test_a_mode_exists_from_3_54_on():
     asked = {"attachment": {"volume_uuid": ID, "mode": "ro"}}
     schemas.ATTACHMENT_CREATE.check(asked, (3, 54))
     assert refused(schemas.ATTACHMENT_CREATE, asked, (3, 53)) == (
-        "attachment.mode is unknown here: leave it out."
+        "Invalid input for field/attribute attachment. Value: {...}. attachment.mode is"
+        " unknown here: leave it out."
     )
 
 

@@ -19,6 +19,7 @@ from lunshare.agent.model.quota_table import (
     GIGABYTES,
     PER_TYPE,
     RESOURCES,
+    SNAPSHOTS,
     UNLIMITED,
     VOLUME_SIZE,
     VOLUMES,
@@ -70,8 +71,8 @@ class Quotas:
                 limit = limits.get((resource, of), UNLIMITED)
                 now = _used(used, of).amount(resource)
                 if 0 <= limit < now:
-                    key = _key(resource, _name(connection, of))
-                    raise _exceeded(project, key, limit, now)
+                    type_name = _name(connection, of)
+                    raise _exceeded(project, resource, type_name, limit, now)
 
     def check_new_volume(self, connection: Connection, volume: Volume) -> None:
         """Check the quotas of a volume that this transaction has inserted.
@@ -192,17 +193,29 @@ def _check_used(resource: str, limit: int, used: Usage) -> None:
         )
 
 
+# Clients of Cinder know a quota by these names, which its answers begin with.
+_CINDER_NAMES = {
+    VOLUMES: "VolumeLimitExceeded",
+    SNAPSHOTS: "SnapshotLimitExceeded",
+    GIGABYTES: "VolumeSizeExceedsAvailableQuota",
+    VOLUME_SIZE: "VolumeSizeExceedsLimit",
+}
+
+
 # Tempest, and clients made like it, take a 413 without "exceed" for a rate limit.
 def _too_large(size: int, limit: int) -> OverQuota:
     return OverQuota(
-        f"quota {VOLUME_SIZE} exceeded: a volume may have {limit} GiB, not {size}; ask"
-        " for less"
+        f"{_CINDER_NAMES[VOLUME_SIZE]}: quota {VOLUME_SIZE} exceeded: a volume may have"
+        f" {limit} GiB, not {size}; ask for less"
     )
 
 
-def _exceeded(project: str, key: str, limit: int, now: int) -> OverQuota:
-    unit = " GiB" if key.startswith(GIGABYTES) else ""
+def _exceeded(
+    project: str, resource: str, type_name: str, limit: int, now: int
+) -> OverQuota:
+    unit, key = " GiB" if resource == GIGABYTES else "", _key(resource, type_name)
     return OverQuota(
-        f"quota {key} exceeded: project {project} would have {now}{unit} of at most"
-        f" {limit}; delete some, or ask an administrator for a larger quota"
+        f"{_CINDER_NAMES[resource]}: quota {key} exceeded: project {project} would have"
+        f" {now}{unit} of at most {limit}; delete some, or ask an administrator for a"
+        " larger quota"
     )

@@ -8,7 +8,7 @@ so it is short and repeats only keys of what the client sent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jsonschema import Draft4Validator, Draft202012Validator, ValidationError
@@ -26,6 +26,8 @@ _Validator = extend(  # type: ignore[no-untyped-call]
 )
 
 _KEY_MAX = 64
+#: Fields whose values are not repeated in an answer.
+_SECRETS = frozenset({"auth_key"})
 
 #: The largest integer of a column and of an answer: orjson has 64 bits.
 INT_MAX = 2**63 - 1
@@ -56,7 +58,8 @@ class Form:
         validator = next(v for since, v in self._validators if since <= version)
         error = next(validator.iter_errors(body), None)
         if error is not None:
-            raise Invalid(sentence(error))
+            begin = refused_value(error.absolute_path, error.instance)
+            raise Invalid(begin + sentence(error))
         _check_numbers(body, [])
 
 
@@ -91,6 +94,26 @@ def sentence(error: ValidationError) -> str:
 
 def _give(path: list[str], schema: Schema) -> str:
     return f"{'.'.join(path) or 'The body'}: give {schema['description']}."
+
+
+def refused_value(path: Sequence[str | int], value: Any) -> str:
+    """Return what Cinder begins such a sentence with, for clients that look for it.
+
+    Secrets, what objects contain and the end of a long value are left out.
+    """
+    if not path:
+        return ""
+    name = str(path[-1])
+    shown = "***" if name in _SECRETS else _shown(value)
+    return f"Invalid input for field/attribute {_short(name)}. Value: {shown}. "
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{...}" if value else "{}"
+    if isinstance(value, list):
+        return "[...]" if value else "[]"
+    return _short(value)
 
 
 def _short(step: object) -> str:

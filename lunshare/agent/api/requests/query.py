@@ -12,6 +12,7 @@ from typing import Any
 
 from lunshare.agent.api import microversions
 from lunshare.agent.api.exchange import Version
+from lunshare.agent.api.requests.forms import refused_value
 from lunshare.agent.model.errors import Invalid
 
 _TRUE = frozenset({"1", "t", "true", "on", "y", "yes"})
@@ -90,7 +91,8 @@ def gib(name: str, size: object) -> int:
         size = int(size)
     if isinstance(size, int) and 1 <= size <= _SIZE_MAX:
         return size
-    raise Invalid(f"{name}: give a whole number of GiB, 1 to {_SIZE_MAX}.")
+    begin = refused_value(name.split("."), size)
+    raise Invalid(f"{begin}{name}: give a whole number of GiB, 1 to {_SIZE_MAX}.")
 
 
 def mapping(name: str, text: str) -> dict[str, str]:

@@ -166,16 +166,16 @@ RECOVER = Form(
 )
 
 # Other keys of a connector are accepted unchecked. The service checks the form of
-# the initiator name.
+# the initiator name, and that there is one if the volume's target is iSCSI.
 _CONNECTOR_KEYS = {
     "initiator": {
-        **_text(1, null=False),
+        **_text(1),
         "description": "the host's iSCSI name, such as iqn.1994-05.com.example:host1",
     },
     "host": {**_text(1, null=False), "description": "the host's name"},
 }
 _CONNECTOR = {
-    **_object(_CONNECTOR_KEYS, ("initiator", "host"), strict=False),
+    **_object(_CONNECTOR_KEYS, ("host",), strict=False),
     "minProperties": 1,
 }
 # An empty connector reserves the volume, like a missing one: cinderclient sends {}.

@@ -21,11 +21,13 @@ from lunshare.agent.model.records import (
     RESERVATIONS,
     YES,
     Attachment,
+    HostConnector,
     Mode,
     Volume,
 )
 from lunshare.agent.model.states import AttachStatus
 from lunshare.agent.service.attachments import (
+    connectors,
     refusals,
     wanted_state,
 )
@@ -96,6 +98,15 @@ class Access:
             raise refusals.not_enforced(backend)
         if former_initiator is not None and not target.fences:
             raise refusals.not_fenced(backend, former_initiator)
+
+    def check_initiator(self, volume: Volume, connector: HostConnector) -> None:
+        """Check that the host has named its initiator, if the target needs it.
+
+        :raises Invalid: it has not.
+        """
+        if not connector.sent.get("initiator"):
+            target = self._backends[volume.backend].drivers.target
+            connectors.check_unnamed(target.PROTOCOL)
 
     def attach(self, volume: Volume, row: Attachment, wanted: Wanted) -> Attachment:
         """Attach the host of a row that is attaching; store its connection_info.

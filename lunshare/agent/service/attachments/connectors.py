@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,24 +17,49 @@ from lunshare.drivers.errors import InvalidValue
 from lunshare.drivers.values import iscsi_name
 
 _TEXT_MAX = 255
+_PLAIN_HOST = re.compile(r"[a-z0-9.-]{1,128}")
 
 
 def parse(connector: Mapping[str, Any]) -> HostConnector:
     """Check a connector as the client sent it.
 
+    Without an initiator it is named by its host: see ``check_unnamed``.
+
     :raises Invalid: names the field and what to give.
     """
+    host = _text(connector, "host", None) if connector.get("host") else None
     try:
-        initiator = iscsi_name(connector.get("initiator"), "connector.initiator")
+        text = connector.get("initiator") or (host and _name_of_host(host))
+        initiator = iscsi_name(text, "connector.initiator")
     except InvalidValue as error:
         raise Invalid(str(error)) from error
     return HostConnector(
         initiator=initiator,
-        host=_text(connector, "host", None),
+        host=host or _text(connector, "host", None),
         mountpoint=_text(connector, "mountpoint", "na"),
         mode=wanted_state.parse_mode(connector.get("mode"), "connector.mode"),
         sent=dict(connector),
     )
+
+
+def check_unnamed(protocol: str) -> None:
+    """Check that a target of this protocol needs no name of an initiator.
+
+    :raises Invalid: it does.
+    """
+    if protocol == "iSCSI":
+        raise Invalid(
+            "connector.initiator is missing: give the iSCSI name of the host, such as"
+            " iqn.1994-05.com.example:host1"
+        )
+
+
+def _name_of_host(host: str) -> str:
+    """Return the name by which a host without iSCSI is known, in rows and reports."""
+    name = host.lower()
+    if not _PLAIN_HOST.fullmatch(name):
+        name = hashlib.sha256(name.encode()).hexdigest()
+    return f"iqn.2000-01.invalid.host:{name}"
 
 
 def is_open(row: Attachment, connector: HostConnector) -> bool:

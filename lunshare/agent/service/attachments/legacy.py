@@ -235,8 +235,7 @@ class LegacyActions:
         :raises BackendFailed: it may still be open. Repeat it; each reconcile also
             tries again.
         """
-        initiator = connector and connector.initiator
-        initiator = initiator or self._only_initiator(ctx, volume_id)
+        initiator = self._initiator(ctx, volume_id, connector)
         attachment = initiator and self._to_terminate(ctx, volume_id, initiator)
         if not initiator or not attachment:
             return
@@ -250,10 +249,16 @@ class LegacyActions:
             else:
                 self._detach(row, initiator, check)
 
-    def _only_initiator(self, ctx: RequestContext, volume_id: str) -> str | None:
+    def _initiator(
+        self, ctx: RequestContext, volume_id: str, connector: HostConnector | None
+    ) -> str | None:
+        """Return that of the connector, or without one the only one of the volume."""
         with self._db.reading() as connection:
-            volumes.require(connection, volume_id, ctx)
-            rows = attachments.of_volume(connection, volume_id)
+            volume = volumes.require(connection, volume_id, ctx)
+            rows = [] if connector else attachments.of_volume(connection, volume_id)
+        if connector is not None:
+            self._access.check_initiator(volume, connector)
+            return connector.initiator
         return legacy_choice.only_initiator(rows, volume_id)
 
     def _to_terminate(

@@ -204,6 +204,7 @@ class Attachments:
         :raises Conflict: its status, the other mode of the initiator, or the target
             does not allow it.
         """
+        self._access.check_initiator(volume, connector)
         initiator = connector.initiator
         same = attachments.of_initiator(connection, row.volume_id, initiator)
         mode = wanted_state.choose_open_mode(volume, row.mode, connector.mode)

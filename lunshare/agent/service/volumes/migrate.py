@@ -14,7 +14,7 @@ from typing import Any
 from oslo_log import log
 
 from lunshare.agent.backends import Backends
-from lunshare.agent.db import status_changes, volumes
+from lunshare.agent.db import snapshots, status_changes, volumes
 from lunshare.agent.db.sqlite.engine import Connection, Database
 from lunshare.agent.model.errors import (
     AgentError,
@@ -23,7 +23,7 @@ from lunshare.agent.model.errors import (
     NotFound,
     existing,
 )
-from lunshare.agent.model.quota_table import GIGABYTES, VOLUMES
+from lunshare.agent.model.quota_table import GIGABYTES, SNAPSHOTS, VOLUMES
 from lunshare.agent.model.records import RequestContext, Volume, VolumeType
 from lunshare.agent.model.states import VolumeStatus
 from lunshare.agent.service.driver_values import size_bytes
@@ -247,6 +247,9 @@ class VolumeMigrator:
             ):
                 raise _wrong_status(connection, volume, "retyped")
             self._check_quota(connection, volume, kind)
+            for project in snapshots.set_type(connection, volume.id, kind.id):
+                counted = (SNAPSHOTS, GIGABYTES)
+                self._quotas.check(connection, project, kind.id, *counted, totals=False)
 
     def _start(
         self,
