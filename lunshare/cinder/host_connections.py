@@ -141,9 +141,11 @@ class HostConnections:
 
         The access stays if another attachment of the host needs it. Without a
         connector, an only attachment loses its access, and of several the one that
-        Cinder deletes next: an action os-force_detach does not say which. Returns
-        whether any host still has access.
+        Cinder deletes next: an action os-force_detach does not say which. A volume
+        without attachments loses its only direct connection. Returns whether any host
+        still has access.
 
+        :raises DiskBusy: it has several of these; nothing is changed.
         :raises DriverError: it may still be open. Cinder keeps the attachment, and so
             does its access.
         """
@@ -288,11 +290,12 @@ class HostConnections:
     def _detach_any(self, volume: Any, hosts: VolumeHosts) -> VolumeHosts:
         """Detach what Cinder deletes without a name; return the other hosts."""
         rows = [row for row in hosts.rows if row.open]
+        direct = hosts.direct_without_name()
         if not rows:
             for access in self._unfinished.openings(hosts):
                 self._unfinished.cancel_openings(volume.name_id, access.initiator, None)
         with (
-            self._forgetting_direct(volume, hosts, list(hosts.direct)) as others,
+            self._forgetting_direct(volume, hosts, direct) as others,
             self._detaching(volume, rows),
         ):
             self._apply_rows(volume, others)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lunshare.cinder import chap_secrets
-from lunshare.drivers.errors import InvalidValue, Misconfigured
+from lunshare.drivers.errors import DiskBusy, InvalidValue, Misconfigured
 from lunshare.drivers.values import Auth, Connector, Mode, iscsi_name
 
 #: The statuses of an attachment in which its host has access. Cinder stores the
@@ -104,6 +104,25 @@ class VolumeHosts:
         """Return the hosts without the direct connections of these."""
         direct = {key: self.direct[key] for key in self.direct if key not in initiators}
         return replace(self, direct=direct)
+
+    def direct_without_name(self) -> tuple[str, ...]:
+        """Return the direct connection that a detach without a connector ends.
+
+        None while the volume has attachments: then it is about one of those, and a
+        backup or a client of os-initialize_connection keeps its own.
+
+        :raises DiskBusy: there are several, and nothing says which.
+        """
+        if any(row.open for row in self.rows):
+            return ()
+        if len(self.direct) > 1:
+            hosts = ", ".join(sorted(self.direct))
+            raise DiskBusy(
+                self.volume_id,
+                f"{hosts} have connections without an attachment: name one of them by"
+                " the connector of os-terminate_connection",
+            )
+        return tuple(self.direct)
 
     def rows_ending(
         self, initiator: str, sent: Mapping[str, Any]

@@ -13,7 +13,7 @@ from lunshare.cinder import chap_secrets, wanted_access
 from lunshare.cinder.unfinished import DirectOpening, Opening, Unfinished
 from lunshare.cinder.wanted_access import AttachmentRow, VolumeHosts
 from lunshare.drivers import chap_text
-from lunshare.drivers.errors import InvalidValue
+from lunshare.drivers.errors import DiskBusy, InvalidValue
 from lunshare.drivers.values import Auth, Mode
 
 ID = "0a1b2c3d-0000-4000-8000-000000000001"
@@ -335,3 +335,13 @@ def test_attachment_that_ends_has_the_connection_of_the_detach(
     found = hosts(connected("a", "1"), connected("b", "2"), row("c"), row("d", TWO))
     ended = found.rows_ending(ONE, {"initiator": ONE, **connection})
     assert [each.id for each in ended] == ending
+
+
+def test_detach_without_a_connector_ends_one_direct_connection_at_most() -> None:
+    """It ended all: a backup of the volume, and hosts that nobody had named."""
+    attached = hosts(row("a"), direct={ONE: Mode.RO, TWO: Mode.RW})
+    assert attached.direct_without_name() == ()
+    assert hosts(direct={TWO: Mode.RO}).direct_without_name() == (TWO,)
+    with pytest.raises(DiskBusy, match=f"{ONE}, {TWO} have connections without an"):
+        hosts(direct={TWO: Mode.RO, ONE: Mode.RW}).direct_without_name()
+    assert hosts().direct_without_name() == ()
