@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterable, Mapping, MutableMapping
 from typing import Any
 
-from cinder import exception, interface
+from cinder import exception, interface, utils
 from cinder.image import image_utils
 from cinder.volume import configuration as cinder_configuration
 from cinder.volume import driver as cinder_base
@@ -22,6 +22,7 @@ from lunshare.cinder import (
 from lunshare.cinder.assembled import Assembled
 from lunshare.cinder.cinder_errors import as_cinder, translated
 from lunshare.cinder.host_connections import driver_volume
+from lunshare.drivers import devices
 from lunshare.drivers.errors import DiskBusy
 from lunshare.drivers.values import GIB, DiskKind, Snapshot, Volume
 
@@ -72,9 +73,10 @@ class LunshareDriver(cinder_base.VolumeDriver):  # type: ignore[misc]
     @translated
     def delete_volume(self, volume: Any) -> None:
         with self._made.connections.locked(volume.name_id):
-            if volume.source_volid:
+            if volume.source_volid or not self._clones_at_once:
                 # Left by a clone in three steps that was killed, perhaps before an
-                # upgrade of lunshare to clones in one step.
+                # upgrade of lunshare to clones in one step. Cinder's own clones, for
+                # its image cache and backups, have no source_volid.
                 self._made.backend.delete_snapshot(volume.name_id)
             self._made.backend.delete(volume.name_id)
         self._made.wiper.wake()
@@ -180,8 +182,15 @@ class LunshareDriver(cinder_base.VolumeDriver):  # type: ignore[misc]
     def copy_volume_to_image(
         self, context: Any, volume: Any, image_service: Any, image_meta: Any
     ) -> None:
+        with as_cinder():
+            disk = self._made.backend.volumes.disk(volume.name_id)
+        if disk.kind is DiskKind.BLOCK:
+            # LIO writes past the page cache, which may have what udev or an earlier
+            # upload read. Cinder reads through it.
+            with utils.temporary_chown(disk.path):
+                devices.drop_cache(disk.path)
         volume_utils.upload_volume(
-            context, image_service, image_meta, self.local_path(volume), volume
+            context, image_service, image_meta, disk.path, volume
         )
 
     # Hosts

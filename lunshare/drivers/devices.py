@@ -47,6 +47,15 @@ def sector_size(path: str) -> int:
     return int((device / "queue/logical_block_size").read_text("ascii"))
 
 
+def drop_cache(path: str) -> None:
+    """Let the next read of a block device come from its medium."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(file)
+
+
 def at_path(path: str) -> Device:
     """Return the block device at ``path``.
 

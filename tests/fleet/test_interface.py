@@ -107,6 +107,19 @@ def found(tmp_path: Path, request: pytest.FixtureRequest) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def test_killed_clone_of_cinder_itself_leaves_no_snapshot(tmp_path: Path) -> None:
+    """It locked its source: of a thick volume, which then could not be deleted."""
+    done = subprocess.run(
+        [str(python()), "-W", "ignore", "-m", "tests.fleet.killed_clone"],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": python_path(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == []
+
+
 def test_driver_has_the_whole_interface_beside_cinders_own_driver(found: Any) -> None:
     assert found["registered"]
     assert found["listed"]

@@ -195,6 +195,23 @@ def test_sectors_of_the_pool_are_those_of_its_volumes(
     assert thin.capacity().sector == int(size)
 
 
+def test_dropped_cache_is_read_again(thin: LvmVolumes, volume: Volume) -> None:
+    """LIO writes past the page cache of a volume, as a device above it does."""
+    path = Path(thin.disk(volume.id).path)
+    table = f"0 {volume.size // 512} linear {path} 0"
+    run("dmsetup", "create", "kit-above", "--table", table)
+    try:
+        with path.open("rb") as held:  # the last close would drop the cache, too
+            assert held.read(4) == bytes(4)
+            with open("/dev/mapper/kit-above", "wb", buffering=0) as above:
+                above.write(b"some" * 1024)
+                os.fsync(above.fileno())
+            devices.drop_cache(str(path))
+            assert path.read_bytes()[:4] == b"some"
+    finally:
+        run("dmsetup", "remove", "--retry", "kit-above")
+
+
 def test_missing_pool_is_named_with_its_remedy(root: Root) -> None:
     with pytest.raises(Misconfigured, match=r"lvcreate --type thin-pool .* nowhere"):
         build_lvm(root, lvm_pool="nowhere").check()
