@@ -74,3 +74,13 @@ def test_a_storage_failure_is_answered_and_logged(caplog: pytest.LogCaptureFixtu
         answer = faults.answer(errors.BackendFailed("pool lost"), "req-7")
     assert answer.body["computeFault"]["message"] == "pool lost"
     assert "[req-7] FAILED backend-failed: pool lost" in caplog.text
+
+
+def test_a_client_is_not_told_where_the_database_is(caplog: pytest.LogCaptureFixture):
+    error = errors.DatabaseFailed("the file /var/x cannot be used")
+    with caplog.at_level(logging.ERROR):
+        answer = faults.answer(error, "req-7")
+    assert answer.status == 503
+    assert "/var" not in str(answer.body)
+    assert "req-7" in answer.body["serviceUnavailable"]["message"]
+    assert "[req-7] FAILED database-failed: the file /var/x" in caplog.text

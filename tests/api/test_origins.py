@@ -65,6 +65,18 @@ def test_a_foreign_origin_is_403_and_nothing_is_done(running: Running, origin: s
     assert found.body == {"volumes": []}
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_a_link_of_a_foreign_page_is_403(running: Running, site: str):
+    """A GET has no Origin, and one of them changes state: disassociate_all."""
+    headers = {"Sec-Fetch-Site": site}
+    path = "/v3/qos-specs/any/disassociate_all"
+    assert running.http("GET", path, headers=headers).fault[:2] == (403, "forbidden")
+    headers["Sec-Fetch-Site"] = "same-origin"
+    assert running.http("GET", path, headers=headers).fault[0] == 404
+    own = {"Origin": "https://node.example.com", "Sec-Fetch-Site": site}
+    assert running.http("GET", "/v3/volumes", headers=own).status == 200
+
+
 def test_the_own_origin_is_allowed(running: Running):
     for origin in (
         f"http://127.0.0.1:{running.port}",

@@ -292,7 +292,7 @@ def test_a_policy_file_replaces_rules_while_the_daemon_runs(running: Running):
         body = {"volume": {"size": 1, "volume_type": "s"}}
         answer = running.basic("anna", "POST", "/v3/volumes", body=body)
         assert "volume:multiattach" in answer.fault[2]
-        file.write_text('"volume:get_all": "!"\n"volume:gte": ""\n')
+        file.write_text('"volume:get_all": "!"\n"volume:gte": "@"\n')
         until(
             lambda: (
                 running.unix("GET", "/v3/types").status == 200
@@ -309,7 +309,7 @@ def test_a_policy_file_replaces_rules_while_the_daemon_runs(running: Running):
     ("text", "sentence"),
     [
         (
-            '"volume:get": ""\n# c\n"volume:gte": ""\n',
+            '"volume:get": "@"\n# c\n"volume:gte": "@"\n',
             "line 3: there is no rule 'volume:gte'",
         ),
         ('"volume:get": "rule:none"\n', "line 1: 'volume:get' names rule 'none'"),
@@ -317,14 +317,18 @@ def test_a_policy_file_replaces_rules_while_the_daemon_runs(running: Running):
         ('"volume:get": "a\n', "cannot be read: give UTF-8 and YAML"),
         ("- a\n", "is not a mapping"),
         (
-            '"volume:get": "!"\n# c\nvolume:get_all: ""\n\'volume:get\': ""\n',
+            '"volume:get": "!"\n# c\nvolume:get_all: "@"\n\'volume:get\': "@"\n',
             "line 4: rule 'volume:get' is in line 1 already: remove one of them",
         ),
         (
-            '"volume:get_all": ""\n"volume:get": 7\n',
+            '"volume:get_all": "@"\n"volume:get": 7\n',
             "line 2: the check of 'volume:get' must be a text",
         ),
         ('"volume:get": 7\n', "line 1: the check of 'volume:get' must be a text"),
+        (
+            '"volume:get": "@"\ncontext_is_admin:\n',
+            "line 2: the check of 'context_is_admin' is empty: write \"@\" to allow",
+        ),
     ],
 )
 def test_a_wrong_policy_file_is_a_start_error_that_names_the_line(

@@ -57,6 +57,16 @@ def test_decisions_of_former_rules_are_not_remembered(
         f'"{RULE}": 2001-99-99\n',
         f'"{RULE}": "role:admin"\n"{RULE}": "@"\n',
         "[" * 1000,
+        f'"{RULE}":\n',
+        f'"{RULE}": ""\n',
+        f'"{RULE}": " "\n',
+        f'"{RULE}": []\n',
+        f'"{RULE}": [[]]\n',
+        f'"{RULE}": [""]\n',
+        f'"{RULE}": {{}}\n',
+        f'"{RULE}": false\n',
+        f'"{RULE}": "rule:mine"\n"mine":\n',
+        f'"{RULE}": "rule:mine"\n"mine": ""\n',
     ],
 )
 def test_a_file_that_cannot_be_a_policy_is_refused(tmp_path: Path, text: str):

@@ -272,10 +272,15 @@ def _lines(file: Path, node: yaml.Node | None) -> dict[str, int]:
 def _check_one(where: str, name: object, check: object, known: set[str]) -> None:
     if not isinstance(check, str | list) and check is not None:
         raise StartupError(f"{where}: the check of {name!r} must be a text")
+    if not check:  # oslo.policy would allow it to everybody
+        raise StartupError(
+            f'{where}: the check of {name!r} is empty: write "@" to allow it to'
+            ' everybody, "!" to nobody, or remove the line for the default'
+        )
     for other in _references({name: check}):
         if other not in known:
             raise StartupError(f"{where}: {name!r} names rule {other!r}, which is none")
-    if check is None or check == "!":
+    if check == "!":
         return
     if str(_parser.parse_rule(check)) == "!":
         raise StartupError(f"{where}: {check!r} is not a check that oslo.policy knows")

@@ -18,6 +18,7 @@ from lunshare.agent.model.errors import (
     BackendUnavailable,
     Busy,
     Conflict,
+    DatabaseFailed,
     Exhausted,
     Forbidden,
     Invalid,
@@ -93,11 +94,21 @@ def answer(error: Exception, request_id: str) -> Answer:
         if status >= 500:
             LOG.error("[%s] FAILED %s: %s", request_id, error.code, error.message)
         headers = {} if retry is None else {"Retry-After": retry}
-        return _rendered(status, error.message, headers)
+        return _rendered(status, _sentence(error, request_id), headers)
     LOG.error("[%s] CRASHED", request_id, exc_info=error)
     return _rendered(
         500, f"The request failed in an unexpected way; the log has it as {request_id}."
     )
+
+
+def _sentence(error: AgentError, request_id: str) -> str:
+    """Return what a client may know. Where the database is, only the log says."""
+    if isinstance(error, DatabaseFailed):
+        return (
+            "The database of this node cannot be used, and nothing was confirmed: try"
+            f" again later, or tell an operator; the log has it as {request_id}."
+        )
+    return error.message
 
 
 def _rendered(

@@ -69,7 +69,11 @@ class Middleware:
         if req.path.startswith("//"):
             raise faults.no_such_path()  # falcon would ignore all of these but one
         if req.path not in routes.HEALTH and not identity.is_peer(req.env):
-            self._origins.check(req.get_header("Host"), req.get_header("Origin"))
+            self._origins.check(
+                req.get_header("Host"),
+                req.get_header("Origin"),
+                req.get_header("Sec-Fetch-Site"),
+            )
         if req.content_length or "HTTP_TRANSFER_ENCODING" in req.env:
             bodies.check_type(req.content_type)
         if req.path == routes.METRICS[0]:

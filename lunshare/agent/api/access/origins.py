@@ -4,7 +4,8 @@
 
 A page can name this node by another name of its own (DNS rebinding: then Host is
 foreign), or send a simple request to it (then Origin is foreign, and the body is not
-JSON). Programs send no Origin, and the Host that they were configured with.
+JSON). A GET, of an image or a link, has no Origin, but Sec-Fetch-Site. Programs send
+neither of both, and the Host that they were configured with.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from urllib.parse import urlsplit
 
 from lunshare.agent.api.faults import Fault
 from lunshare.agent.listen_addresses import Address, hosts
+
+#: What browsers say of a page of another origin, also of another port of this host.
+_FOREIGN_SITES = frozenset({"cross-site", "same-site"})
 
 
 class Origins:
@@ -34,8 +38,10 @@ class Origins:
         self._any_address = any(address.every_address for address in addresses)
         self._right: set[str] = set()
 
-    def check(self, host: str | None, origin: str | None) -> None:
-        """Check the headers Host and Origin.
+    def check(
+        self, host: str | None, origin: str | None, fetch_site: str | None = None
+    ) -> None:
+        """Check the headers Host, Origin and Sec-Fetch-Site.
 
         Without Host it is a client of HTTP/1.0, and no browser.
 
@@ -50,7 +56,10 @@ class Origins:
                 )
             if len(self._right) < 1000:
                 self._right.add(host)
-        if origin is not None and not self._is_own(origin, host):
+        is_foreign = fetch_site in _FOREIGN_SITES
+        if origin is not None:
+            is_foreign = not self._is_own(origin, host)
+        if is_foreign:
             raise Fault(403, "Web pages of another origin may not use this API.")
 
     def _is_known(self, name: str) -> bool:
