@@ -64,10 +64,10 @@ class FailureContract(StorageErrorContract):
         for step in itertools.count(1):
             with contextlib.ExitStack() as full:
                 filling = ActBefore(step, lambda: full.enter_context(full_pool()))
-                done = _has_space(verb, steps.watch_steps(filling))
+                success = _has_space(verb, steps.watch_steps(filling))
                 acted = filling.stop()
-            refused += not done
-            yield done
+            refused += not success
+            yield success
             if not acted:
                 break
         if not refused and needed:
@@ -78,10 +78,10 @@ class FailureContract(StorageErrorContract):
         self, driver: VolumeDriver, steps: Steps, full_pool: FullPool, volume: Volume
     ) -> None:
         before = self.capacity_after_wipes(driver)
-        for done in self.while_pool_fills_up(
+        for success in self.while_pool_fills_up(
             steps, full_pool, "create", lambda driver: driver.create(volume)
         ):
-            if done:
+            if success:
                 assert not self.difference(driver, driver.disk(volume.id), b"")
             else:
                 with pytest.raises(UnknownDisk):
@@ -95,13 +95,13 @@ class FailureContract(StorageErrorContract):
         self, driver: VolumeDriver, steps: Steps, full_pool: FullPool, volume: Volume
     ) -> None:
         with self.volume_with_snapshot(driver) as (origin, data, snapshot):
-            for done in self.while_pool_fills_up(
+            for success in self.while_pool_fills_up(
                 steps,
                 full_pool,
                 "create_from",
                 lambda driver: driver.create_from(volume, snapshot),
             ):
-                if done:
+                if success:
                     assert not self.volume_difference(driver, volume, data)
                 else:
                     assert driver.disks() == (driver.disk(origin.id),)
@@ -121,14 +121,14 @@ class FailureContract(StorageErrorContract):
         if disk.kind not in self.can.fills:
             return
         targets = [create_volume()]
-        for done in self.while_pool_fills_up(
+        for success in self.while_pool_fills_up(
             steps,
             full_pool,
             "fill",
             lambda driver: driver.fill(targets[-1], disk),
             not self.can.reserves_space,
         ):
-            if done:
+            if success:
                 assert not self.volume_difference(driver, targets[-1], data)
             driver.delete(targets[-1].id)
             self.wipe_deleted(driver)
@@ -145,13 +145,13 @@ class FailureContract(StorageErrorContract):
             remedy = "override `watch_steps`: the driver runs nothing as root"
             return self.not_tried("a missed deadline", remedy)
         for step in itertools.count(1):
-            late = MissDeadline(step)
-            driver = steps.watch_steps(late)
+            deadline = MissDeadline(step)
+            driver = steps.watch_steps(deadline)
             try:
                 verb(driver)
             except DeadlineExceeded:
                 verb(driver)
-            acted = late.stop()
+            acted = deadline.stop()
             yield driver
             if not acted:
                 return None

@@ -60,30 +60,30 @@ class FakeVolumeFixtures(VolumeFixtures):
     def full_pool(self, name: str) -> Callable[[], AbstractContextManager[None]]:
         @contextlib.contextmanager
         def full() -> Iterator[None]:
-            held = storage(name)
-            held.foreign += 1024**3
+            store = storage(name)
+            store.foreign += 1024**3
             yield
-            held.foreign -= 1024**3
+            store.foreign -= 1024**3
 
         return full
 
     @pytest.fixture
     def foreign_state(self, name: str) -> Callable[[], object]:
-        held, disk = storage(name), FakeDisk(4096)
+        store, disk = storage(name), FakeDisk(4096)
         disk.write(0, b"somebody else's bytes")
-        held.foreign, held.foreign_disks["lv-root"] = disk.size, disk
+        store.foreign, store.foreign_disks["lv-root"] = disk.size, disk
         return lambda: [
             (key, found.size, found.read(0, 4096))
-            for key, found in held.foreign_disks.items()
+            for key, found in store.foreign_disks.items()
         ]
 
     @pytest.fixture
     def foreign_disk(self, name: str) -> Callable[[bytes], str]:
         def put(data: bytes) -> str:
-            held, reference = storage(name), f"disk-{uuid.uuid4()}"
-            held.foreign_disks[reference] = disk = FakeDisk(self.size)
+            store, reference = storage(name), f"disk-{uuid.uuid4()}"
+            store.foreign_disks[reference] = disk = FakeDisk(self.size)
             disk.write(0, data)
-            held.foreign += self.size
+            store.foreign += self.size
             return reference
 
         return put
@@ -109,23 +109,23 @@ class FakeVolumeFixtures(VolumeFixtures):
 
     @contextlib.contextmanager
     def held_open(self, driver: VolumeDriver, disk: Disk) -> Iterator[None]:
-        held = storage(driver.name)
-        held.open.add(disk.volume_id)
+        store = storage(driver.name)
+        store.open.add(disk.volume_id)
         try:
             yield
         finally:
-            held.open.remove(disk.volume_id)
+            store.open.remove(disk.volume_id)
 
     @contextlib.contextmanager
     def held_open_reference(
         self, driver: VolumeDriver, reference: str
     ) -> Iterator[None]:
-        held = storage(driver.name)
-        held.open.add(reference)
+        store = storage(driver.name)
+        store.open.add(reference)
         try:
             yield
         finally:
-            held.open.remove(reference)
+            store.open.remove(reference)
 
     def held_open_snapshot(
         self, driver: VolumeDriver, reference: str
@@ -141,10 +141,10 @@ class FakeVolumeFixtures(VolumeFixtures):
 
     @contextlib.contextmanager
     def failing_storage(self, driver: VolumeDriver, reads: bool) -> Iterator[None]:
-        held = storage(driver.name)
-        held.fails_reads, held.fails_writes = reads, True
+        store = storage(driver.name)
+        store.fails_reads, store.fails_writes = reads, True
         yield
-        held.fails_reads = held.fails_writes = False
+        store.fails_reads = store.fails_writes = False
 
     def allocated(self, driver: VolumeDriver, disk: Disk) -> int:
         return storage(driver.name).disks[disk.volume_id].allocated
@@ -208,8 +208,8 @@ class FakeTargetFixtures(TargetFixtures):
 
     @pytest.fixture
     def build(self, name: str) -> Callable[[], TargetDriver]:
-        given = {"fake_deadline": self.deadline, **self.options}
-        options = defaults(self.target_class, **given)
+        overrides = {"fake_deadline": self.deadline, **self.options}
+        options = defaults(self.target_class, **overrides)
         return lambda: self.target_class(name, options, _ROOT)
 
     def watch_steps(self, target: TargetDriver, on_step: OnStep) -> TargetDriver:
@@ -219,10 +219,10 @@ class FakeTargetFixtures(TargetFixtures):
 
     @contextlib.contextmanager
     def slow_writes(self, disk: Disk) -> Iterator[Gate]:
-        held, gate = storage(self.backend), Gate()
-        held.slow[disk.volume_id] = gate
+        store, gate = storage(self.backend), Gate()
+        store.slow[disk.volume_id] = gate
         yield gate
-        del held.slow[disk.volume_id]
+        del store.slow[disk.volume_id]
 
     @pytest.fixture
     def host(self, target: TargetDriver) -> Callable[[str], Host]:
@@ -231,12 +231,12 @@ class FakeTargetFixtures(TargetFixtures):
 
     @pytest.fixture
     def foreign_state(self, name: str) -> Callable[[], object]:
-        held = storage(name)
+        store = storage(name)
         acl = FakeAcl("", None)
         acl.mode = Mode.RW
-        held.foreign_exports["backup-of-somebody"] = {"iqn.2001-01.com.other:a": acl}
+        store.foreign_exports["backup-of-somebody"] = {"iqn.2001-01.com.other:a": acl}
         return lambda: [
             (export, initiator, acl.mode, acl.sessions)
-            for export, acls in held.foreign_exports.items()
+            for export, acls in store.foreign_exports.items()
             for initiator, acl in acls.items()
         ]

@@ -58,15 +58,15 @@ class StorageErrorContract(KilledVolumeContract):
 
         def trials(name: str, verb: Verb) -> Iterator[tuple[VolumeDriver, bool]]:
             refused, remedy = 0, _REMEDY
-            for done in self._outcomes_after_errors(build, steps, verb):
+            for success in self._outcomes_after_errors(build, steps, verb):
                 again = build()
                 again.check()
                 assert again.disks() == tuple(
                     again.disk(disk.volume_id) for disk in again.disks()
                 )
-                refused += not done
+                refused += not success
                 remedy = _VACUOUS
-                yield again, done
+                yield again, success
             if not refused:
                 self.not_tried(f"an I/O error in the middle of {name}", remedy)
 
@@ -81,8 +81,8 @@ class StorageErrorContract(KilledVolumeContract):
         if failing is None:
             return
         with failing:
-            done = _reports_success(verb, driver)
-        yield done
+            success = _reports_success(verb, driver)
+        yield success
         for step in itertools.count(1):
             with contextlib.ExitStack() as storage:
 
@@ -92,11 +92,11 @@ class StorageErrorContract(KilledVolumeContract):
                     storage.enter_context(writes)
 
                 failure = ActBefore(step, fail)
-                done = _reports_success(verb, steps.watch_steps(failure))
+                success = _reports_success(verb, steps.watch_steps(failure))
                 acted = failure.stop()
-            yield done
+            yield success
             if not acted:
-                assert done
+                assert success
                 return
 
     # what is reported while the storage fails
@@ -144,8 +144,8 @@ class StorageErrorContract(KilledVolumeContract):
         def create(driver: VolumeDriver) -> None:
             driver.create(volume)
 
-        for again, done in after_errors("create", create):
-            if not done:
+        for again, success in after_errors("create", create):
+            if not success:
                 create(again)
             disk = again.disk(volume.id)
             assert again.disks() == (disk,)
@@ -167,10 +167,10 @@ class StorageErrorContract(KilledVolumeContract):
     ) -> None:
         before = self.capacity_after_wipes(driver)
         volumes = [self.new_volume_with_bytes(driver)[0]]
-        for again, done in after_errors(
+        for again, success in after_errors(
             "delete", lambda driver: driver.delete(volumes[-1].id)
         ):
-            if not done:
+            if not success:
                 again.delete(volumes[-1].id)
             assert again.disks() == ()
             self.wipe_deleted(again)
@@ -188,8 +188,8 @@ class StorageErrorContract(KilledVolumeContract):
         def extend(driver: VolumeDriver) -> None:
             driver.extend(Volume(volume.id, old + MIB))
 
-        for again, done in after_errors("extend", extend):
-            if not done:
+        for again, success in after_errors("extend", extend):
+            if not success:
                 assert not self.volume_difference(again, volume, data)
                 extend(again)
             disk = again.disk(volume.id)
@@ -208,11 +208,11 @@ class StorageErrorContract(KilledVolumeContract):
         snapshots = [_snapshot(volume)]
         driver.create_snapshot(snapshots[0])
         driver.delete_snapshot(snapshots[0].id)
-        for again, done in after_errors(
+        for again, success in after_errors(
             "create_snapshot", lambda driver: driver.create_snapshot(snapshots[-1])
         ):
             assert not self.volume_difference(again, volume, data)
-            if not done:
+            if not success:
                 again.create_snapshot(snapshots[-1])
             assert again.snapshots() == (snapshots[-1].id,)
             self.overwrite(again, volume)
@@ -230,10 +230,10 @@ class StorageErrorContract(KilledVolumeContract):
         volume, data = self.new_volume_with_bytes(driver)
         snapshots = [_snapshot(volume)]
         driver.create_snapshot(snapshots[0])
-        for again, done in after_errors(
+        for again, success in after_errors(
             "delete_snapshot", lambda driver: driver.delete_snapshot(snapshots[-1].id)
         ):
-            if not done:
+            if not success:
                 again.delete_snapshot(snapshots[-1].id)
             assert again.snapshots() == ()
             assert not self.volume_difference(again, volume, data)
@@ -248,10 +248,10 @@ class StorageErrorContract(KilledVolumeContract):
     ) -> None:
         with self.volume_with_snapshot(driver) as (origin, data, snapshot):
             before = self.capacity_after_wipes(driver)
-            for again, done in after_errors(
+            for again, success in after_errors(
                 "create_from", lambda driver: driver.create_from(volume, snapshot)
             ):
-                if not done:
+                if not success:
                     again.create_from(volume, snapshot)
                 assert not self.volume_difference(again, volume, data)
                 assert not self.volume_difference(again, origin, data)
@@ -267,10 +267,10 @@ class StorageErrorContract(KilledVolumeContract):
         with self.volume_with_snapshot(driver) as (volume, data, snapshot):
             disk = driver.disk(volume.id)
             self.overwrite(driver, volume)
-            for again, done in after_errors(
+            for again, success in after_errors(
                 "revert", lambda driver: driver.revert(snapshot)
             ):
-                if not done:
+                if not success:
                     again.revert(snapshot)
                 assert again.disks() == (disk,)
                 assert again.snapshots() == (snapshot.id,)
@@ -288,10 +288,10 @@ class StorageErrorContract(KilledVolumeContract):
         self.write_pattern(driver, disk, data)
         if disk.kind not in self.can.fills:
             return
-        for again, done in after_errors(
+        for again, success in after_errors(
             "fill", lambda driver: driver.fill(targets[-1], disk)
         ):
-            if not done:
+            if not success:
                 again.fill(targets[-1], disk)
             assert not self.volume_difference(again, targets[-1], data)
             assert not self.volume_difference(again, source, data)
