@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +16,15 @@ from lunshare.drivers.conformance.fixtures import MIB, defaults, new_volume
 from lunshare.drivers.errors import ForeignBytes
 from lunshare.drivers.targets.fake import FakeTarget
 from tests.system.lio_node import run
-from tests.system.lvm_kit import GROUP, MAPPED_POOL, POOL, build_lvm, group, root
+from tests.system.lvm_kit import (
+    GROUP,
+    MAPPED_POOL,
+    POOL,
+    build_lvm,
+    fill,
+    group,
+    root,
+)
 
 __all__ = ["group", "root"]
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
@@ -24,7 +34,7 @@ LAYER = f"{MAPPED_POOL}-tpool"
 
 def leave_orphan() -> None:
     """Leave a device of which the commit of LVM was lost, with the bytes of another."""
-    number = 1 + max(map(int, _lvs("thin_id").split()), default=0)
+    number = 1 + max(map(int, _lvs("thin_id", f'pool_lv="{POOL}"').split()), default=0)
     run("dmsetup", "message", LAYER, "0", f"create_thin {number}")
     table = f"0 {8 * MIB // 512} thin /dev/mapper/{LAYER} {number}"
     run("dmsetup", "create", "kit-orphan", "--table", table)
@@ -35,9 +45,8 @@ def leave_orphan() -> None:
     run("dmsetup", "remove", "--retry", "kit-orphan")
 
 
-def _lvs(field: str) -> str:
-    select = ("--select", f'lv_name="{POOL}" || pool_lv="{POOL}"')
-    return run("lvs", "--noheadings", "-o", field, *select, GROUP)
+def _lvs(field: str, select: str = f'lv_name="{POOL}"') -> str:
+    return run("lvs", "--noheadings", "-o", field, "--select", select, GROUP)
 
 
 def _set_transaction(number: int) -> None:
@@ -45,25 +54,36 @@ def _set_transaction(number: int) -> None:
     run("dmsetup", "message", LAYER, "0", f"set_transaction_id {now} {number}")
 
 
-def test_device_that_lvm_does_not_know_is_not_given_to_a_new_volume(root: Root) -> None:
-    """It was given to the next volume, with its bytes, and nothing showed it."""
-    volumes = build_lvm(root)
-    backend = Backend(volumes, FakeTarget("none", defaults(FakeTarget), root))
-    first, second = new_volume(8 * MIB), new_volume(8 * MIB)
-    backend.create(first)
-    assert volumes.capacity().closed == ""
+@pytest.fixture
+def backend(root: Root) -> Iterator[Backend]:
+    yield Backend(build_lvm(root), FakeTarget("none", defaults(FakeTarget), root))
+    run("lvremove", "-y", "--select", f'pool_lv="{POOL}"', GROUP)
+
+
+def test_new_volume_that_has_bytes_is_kept_from_hosts(backend: Backend) -> None:
+    """As when LVM gave it the number of a device that it did not know."""
+    volume = new_volume(8 * MIB)
+    backend.volumes.create(volume)
+    fill(volume.name, b"another tenant's" * 4096)
+    with pytest.raises(ForeignBytes, match=f"{GROUP}/unmanaged-{volume.id}"):
+        backend.create(volume)
+    assert volume.id not in {disk.volume_id for disk in backend.volumes.disks()}
+    assert Path(f"/dev/{GROUP}/unmanaged-{volume.id}").read_bytes()[:7] == b"another"
+    disk = backend.create(volume)
+    assert Path(disk.path).read_bytes() == bytes(8 * MIB)
+
+
+def test_pool_that_the_kernel_has_changed_without_lvm_is_closed(
+    backend: Backend,
+) -> None:
+    """LVM gave that device, with its bytes, to a volume, and nothing showed it."""
+    backend.create(new_volume(8 * MIB))
+    assert backend.volumes.capacity().closed == ""
+    recorded = int(_lvs("transaction_id").split()[0])
     leave_orphan()
-    # LVM sends no message whose number the kernel has passed.
-    recorded = int(
-        run("lvs", "--noheadings", "-o", "transaction_id", f"{GROUP}/{POOL}")
-    )
     _set_transaction(recorded + 1)
     try:
-        assert "changes of its thin devices" in volumes.capacity().closed
-        run("vgchange", "-an", GROUP)
-        with pytest.raises(ForeignBytes, match=f"{GROUP}/unmanaged-{second.id}"):
-            backend.create(second)
-        assert second.id not in {disk.volume_id for disk in volumes.disks()}
-        assert backend.create(second).size == second.size
+        assert "changes of its thin devices" in backend.volumes.capacity().closed
     finally:
-        run("lvremove", "-y", "--select", f'pool_lv="{POOL}"', GROUP)
+        _set_transaction(recorded)
+    assert backend.volumes.capacity().closed == ""
