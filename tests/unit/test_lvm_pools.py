@@ -27,6 +27,7 @@ from tests.unit.lvm_answers import (
     Answering,
     driver,
     failed,
+    full,
     pool_status,
     row,
     rows,
@@ -218,6 +219,18 @@ def test_pool_that_lvm_changes_at_this_moment_is_open():
 
     root = Changing(THIN_POOL, lvs=rows())
     assert closed(root) == ""
+
+
+def test_pool_that_lvm_refuses_for_its_number_of_changes_has_space():
+    """What lvm2 2.03.16 says; a client would free space in vain."""
+    error = full(
+        "  WARNING: Thin pool g1/p has unexpected transaction id 2, expecting 1.\n"
+        "  Cannot create new thin volume, free space in thin pool g1/p reached"
+        " threshold.\n"
+    )
+    root = Answering(THIN_POOL, lvcreate=error)
+    with pytest.raises(CommandFailed, match="unexpected transaction id 2"):
+        driver(root).create(VOLUME)
 
 
 def closed(root: Answering) -> str:

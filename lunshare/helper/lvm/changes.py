@@ -54,8 +54,11 @@ _NO_SPACE = re.compile(
     "|out of (data|metadata) space",
     re.IGNORECASE,
 )
-# What exists already needs no space: its command may warn of the pool, too.
-_DONE_BEFORE = re.compile("already exists|existing size", re.IGNORECASE)
+# What exists already needs no space: its command may warn of the pool, too. LVM says
+# that space is missing also when the kernel has changed the pool without it.
+_OTHER_CAUSE = re.compile(
+    "already exists|existing size|unexpected transaction id", re.IGNORECASE
+)
 
 
 def is_change(argv: Sequence[str]) -> bool:
@@ -106,7 +109,7 @@ def failure(argv: Sequence[str], code: int, stderr: str) -> DriverError:
     Else CommandFailed.
     """
     full = argv[0] in _ALLOCATING and _NO_SPACE.search(stderr)
-    if full and not _DONE_BEFORE.search(stderr):
+    if full and not _OTHER_CAUSE.search(stderr):
         return NoSpace(volume_group(argv), stderr.strip())
     return CommandFailed(tuple(argv), code, stderr)
 
