@@ -99,6 +99,19 @@ def test_connecting_again_changes_nothing(api: Api):
     assert again["status"] == "attached"
 
 
+def test_a_connector_has_a_size(api: Api):
+    """It is stored, and each list of attachments with detail reads it."""
+    volume, large = api.volume(), connector(name(), wwpns=["[" * 100] * 90)
+    asked = {"attachment": {"volume_uuid": volume["id"], "connector": large}}
+    sentence = api.fault(400, "POST", "/attachments", asked)
+    assert "bytes of JSON, more than 8192" in sentence
+    made = api.attachment(volume["id"])
+    body = {"attachment": {"connector": large}}
+    api.fault(400, "PUT", f"/attachments/{made['id']}", body)
+    action = {"os-initialize_connection": {"connector": large}}
+    api.fault(400, "POST", f"/volumes/{volume['id']}/action", action)
+
+
 def test_the_mode_of_a_connector_counts_where_the_attachment_has_none(api: Api):
     asked = connector(name(), mode="ro")
     made = api.at("3.27").attachment(api.volume()["id"], connector=asked)

@@ -36,6 +36,27 @@ def test_metadata_is_merged_replaced_and_deleted(api: Api):
     assert api("GET", path(volume)) == {"metadata": {}}
 
 
+def test_metadata_has_a_total(api: Api):
+    """It was merged, 1 MiB by 1 MiB, to 63,000 items."""
+    volume = api.volume()
+    for start in (0, 256):
+        many = {f"{number:05}": "x" for number in range(start, start + 256)}
+        api("POST", path(volume), {"metadata": many})
+    sentence = api.fault(400, "POST", path(volume), {"metadata": {"more": "x"}})
+    assert "metadata would have 513 items" in sentence
+    large = {f"{number:05}": "x" * 250 for number in range(258)}
+    assert "65790" in api.fault(400, "PUT", path(volume), {"metadata": large})
+    assert len(api("GET", path(volume))["metadata"]) == 512
+    image = {"metadata": {f"{number:05}": "x" for number in range(513)}}
+    action = {"os-set_image_metadata": image}
+    where = f"/volumes/{volume['id']}/action"
+    assert "513 items" in api.fault(400, "POST", where, action)
+    body = {"volume": {"size": 1, "metadata": large}}
+    assert "65790" in api.fault(400, "POST", "/volumes", body)
+    body = {"snapshot": {"volume_id": volume["id"], "metadata": large}}
+    assert "65790" in api.fault(400, "POST", "/snapshots", body)
+
+
 def test_an_unknown_metadata_key_or_volume_is_404(api: Api):
     item = f"{path(api.volume())}/absent"
     assert "absent" in api.fault(404, "GET", item)

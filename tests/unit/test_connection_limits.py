@@ -203,6 +203,12 @@ def _no_content(environ: object, start_response: Any) -> list[bytes]:
     return []
 
 
+@pytest.mark.parametrize("name", ["lunshared", "lunshare-helper", "lunshare-backup"])
+def test_units_have_a_limit_of_memory(name: str) -> None:
+    unit = (ROOT / "systemd" / f"{name}.service").read_text()
+    assert re.search(r"^MemoryMax=\d+[GM]$", unit, re.M)
+
+
 def test_clients_leave_descriptors_for_the_database_and_the_helper() -> None:
     """The API and the metrics have their own connections. systemd's default is 1024."""
     unit = (ROOT / "systemd" / "lunshared.service").read_text()

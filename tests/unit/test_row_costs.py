@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from lunshare.agent.db import attachments, volumes
-from lunshare.agent.db.schema import METADATA
+from lunshare.agent.db.schema import METADATA, VOLUMES
 from lunshare.agent.db.sqlite.engine import Database
 from lunshare.agent.model.records import Page
 from tests.unit.test_prepared import ROW, VOLUME
@@ -31,9 +31,10 @@ def database_with_a_large_volume(
     path: Path = tmp_path_factory.mktemp("rows")
     database = Database(f"sqlite:///{path}/x.sqlite", connections=1)
     METADATA.create_all(database.engine)
-    large = dataclasses.replace(VOLUME, metadata=METADATA_ITEMS)
     with database.writing() as connection:
-        volumes.insert(connection, large)
+        volumes.insert(connection, VOLUME)
+        # More than it may have by now, as a row of an earlier version.
+        connection.execute(sa.update(VOLUMES).values(metadata=METADATA_ITEMS))
         for number in range(HOSTS):
             host = dataclasses.replace(ROW, id=f"host {number}", connector=None)
             attachments.insert(connection, host)

@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lunshare.agent.db import paging
+from lunshare.agent.db import metadata_limits, paging
 from lunshare.agent.db.record_columns import RecordColumns
 from lunshare.agent.db.schema import SNAPSHOTS, VOLUMES
 from lunshare.agent.db.sqlite.engine import now
@@ -119,8 +119,12 @@ _REMOVE = Prepared(
 
 
 def insert(connection: sa.Connection, snapshot: Snapshot) -> None:
-    """Insert a row, after all other snapshots of its volume."""
+    """Insert a row, after all other snapshots of its volume.
+
+    :raises Invalid: its metadata is too large.
+    """
     values = _FIELDS.values(snapshot)
+    metadata_limits.check(values)
     values[_VOLUME.key] = values.pop("volume_id")
     _INSERT.write(connection, values)
 
@@ -194,7 +198,8 @@ def count(connection: sa.Connection, page: Page) -> int:
 def update(
     connection: sa.Connection, snapshot_id: str, changes: Mapping[str, Any]
 ) -> None:
-    """Write name, description or metadata."""
+    """Write name, description or metadata; raise Invalid if that is too large."""
+    metadata_limits.check(changes)
     statement = sa.update(SNAPSHOTS).where(_S.id == snapshot_id, _HERE)
     values = _FIELDS.named(changes)
     connection.execute(statement.values(updated_at=now(), **values))

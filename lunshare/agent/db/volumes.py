@@ -15,7 +15,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lunshare.agent.db import attachments, paging, status_changes
+from lunshare.agent.db import attachments, metadata_limits, paging, status_changes
 from lunshare.agent.db.record_columns import RecordColumns
 from lunshare.agent.db.schema import VOLUME_ATTACHMENT, VOLUME_TYPES, VOLUMES
 from lunshare.agent.db.sqlite.engine import now
@@ -147,8 +147,10 @@ _REMOVE = Prepared(
 
 
 def insert(connection: sa.Connection, volume: Volume) -> None:
-    """Insert a row with its metadata."""
-    _INSERT.write(connection, _FIELDS.values(volume))
+    """Insert a row with its metadata; raise Invalid if that is too large."""
+    values = _FIELDS.values(volume)
+    metadata_limits.check(values)
+    _INSERT.write(connection, values)
 
 
 def get(connection: sa.Connection, volume_id: str) -> Volume | None:
@@ -237,7 +239,8 @@ def update(
 
 
 def set_values(connection: sa.Connection, volume_id: str, **values: Any) -> None:
-    """Write columns other than the status."""
+    """Write columns other than the status; raise Invalid if metadata is too large."""
+    metadata_limits.check(values)
     connection.execute(
         sa.update(VOLUMES).where(_V.id == volume_id, _HERE).values(values)
     )

@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
+
 from lunshare.agent.model.errors import Invalid
 from lunshare.agent.model.records import Attachment, HostConnector
 from lunshare.agent.model.states import WANTED
@@ -17,6 +19,8 @@ from lunshare.drivers.errors import InvalidValue
 from lunshare.drivers.values import iscsi_name
 
 _TEXT_MAX = 255
+#: Bytes of JSON. It is stored, and every list with it reads it; os-brick's has 600.
+_MAX_SIZE = 8192
 _PLAIN_HOST = re.compile(r"[a-z0-9.-]{1,128}")
 
 
@@ -27,6 +31,7 @@ def parse(connector: Mapping[str, Any]) -> HostConnector:
 
     :raises Invalid: names the field and what to give.
     """
+    _check_size(connector)
     host = _text(connector, "host", None) if connector.get("host") else None
     try:
         text = connector.get("initiator") or (host and _name_of_host(host))
@@ -40,6 +45,16 @@ def parse(connector: Mapping[str, Any]) -> HostConnector:
         mode=wanted_state.parse_mode(connector.get("mode"), "connector.mode"),
         sent=dict(connector),
     )
+
+
+def _check_size(connector: Mapping[str, Any]) -> None:
+    """:raises Invalid: it is larger than that of any host."""
+    size = len(orjson.dumps(connector))
+    if size > _MAX_SIZE:
+        raise Invalid(
+            f"connector has {size} bytes of JSON, more than {_MAX_SIZE}: give only what"
+            " os-brick says of the host"
+        )
 
 
 def check_unnamed(protocol: str) -> None:
