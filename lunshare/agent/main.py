@@ -20,6 +20,7 @@ from lunshare.agent import (
     logs,
     metrics_listener,
     show_config,
+    state_report,
 )
 from lunshare.agent.assemble import Assembly, assemble
 from lunshare.agent.conf import config_errors, opts
@@ -94,6 +95,7 @@ def _run(conf: cfg.ConfigOpts) -> None:
     certificates = {address: tls.certificates(conf, address) for address in addresses}
     metrics_addresses = metrics_listener.configured(conf)
     stop = StopSignals()
+    state_report.write_at_signal(conf)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is what to reload
     assembly = assemble(conf)
     server = metrics = None

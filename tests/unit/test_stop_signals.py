@@ -23,6 +23,7 @@ import pytest
 from lunshare.drivers.stop_signals import STOPS
 from tests.stands.daemon import FAKE
 from tests.stands.servers import free_port
+from tests.stands.waiting import until
 
 BOUND = 60  # seconds until a started process must have answered
 
@@ -85,6 +86,30 @@ def test_the_daemon_stops(number: signal.Signals, tmp_path: Path) -> None:
     with started(tmp_path, DAEMON, *options) as (process, _):
         process.send_signal(number)
         assert process.wait(BOUND) == 0
+
+
+def test_the_daemon_writes_a_report_and_goes_on(tmp_path: Path) -> None:
+    config, journal = tmp_path / "lunshare.conf", tmp_path / "journal"
+    database = tmp_path / "secret.sqlite"
+    config.write_text(f"[database]\nconnection = sqlite:///{database}\n")
+    options = ["--config-file", str(FAKE), "--config-file", str(config)]
+    options += ["--state-path", str(tmp_path / "state")]
+    options += ["--listen", f"127.0.0.1:{free_port()}"]
+    program = f"sys.stderr = open({str(journal)!r}, 'w')\n{DAEMON}"
+    with started(tmp_path, program, *options) as (process, _):
+        for _number in range(2):
+            process.send_signal(signal.SIGUSR2)
+            until(lambda: "Configuration" in journal.read_text())
+            assert process.poll() is None
+        maps = Path(f"/proc/{process.pid}/maps").read_text()
+        process.terminate()
+        assert process.wait(BOUND) == 0
+    assert "greenlet" not in maps
+    report = journal.read_text()
+    for section in ("Guru Meditation", "Package", "Threads", "Processes"):
+        assert section in report
+    assert "connection = ***" in report
+    assert "secret.sqlite" not in report
 
 
 def test_other_signals_are_handled_during_the_wait(tmp_path: Path) -> None:
