@@ -34,7 +34,7 @@ class Test{name}(Fake{kind}Fixtures, {kind}Contract):
 
 
 class CollectOnly:
-    """A pytest plugin. Each binding has 153 behaviours, and one or two are run.
+    """A pytest plugin. Each binding has 157 behaviours, and one or two are run.
 
     To collect the others takes ten times as long as to run these.
     """

@@ -119,6 +119,10 @@ class LvmFixtures(VolumeFixtures):
         *(*VolumeFixtures.read_only_steps, "lvm.commit", "lvm.pool", "lvm.mapped"),
     )
 
+    #: The helper reads a GiB of holes for a minute in an emulated guest. It fills files
+    #: with the same verb, and tests/conformance/test_nfs.py has larger ones.
+    largest_fill = 64 * MIB
+
     @pytest.fixture
     def misconfigured(self, root: Root) -> VolumeDriver:
         return build_lvm(root, volume_group="lunshare-nowhere")

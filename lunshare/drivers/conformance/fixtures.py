@@ -87,6 +87,10 @@ class VolumeFixtures(KitFixtures):
     #: Bytes by which the free space may change for metadata of the pool.
     metadata_size = 0
 
+    #: The size of the largest volume that the kit fills, in bytes. It is sparse, but a
+    #: driver that reads the holes, too, needs long for it.
+    largest_fill = 2048 * MIB
+
     #: Commands and verbs of the root helper that change nothing. The kit does not
     #: kill the driver after them, which saves time.
     read_only_steps: Collection[str] = ("lvs", "vgs", "pvs", "stat")

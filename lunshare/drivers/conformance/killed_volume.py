@@ -16,10 +16,10 @@ import pytest
 
 from lunshare.drivers.base import VolumeDriver
 from lunshare.drivers.conformance.ability_claims import requires
+from lunshare.drivers.conformance.at_once import AtOnceContract
 from lunshare.drivers.conformance.coverage import DriverSteps
 from lunshare.drivers.conformance.fixtures import MIB, VolumeFixtures, new_volume
 from lunshare.drivers.conformance.interruption import Kill
-from lunshare.drivers.conformance.revert import RevertContract
 from lunshare.drivers.conformance.volume_bytes import Create
 from lunshare.drivers.errors import UnknownDisk
 from lunshare.drivers.values import Capacity, Snapshot, Volume
@@ -29,7 +29,7 @@ ForeignState = Callable[[], object]
 Kills = Callable[..., Iterator[Kill[VolumeDriver]]]
 
 
-class KilledVolumeContract(RevertContract):
+class KilledVolumeContract(AtOnceContract):
     """One test for each verb. No verb may change a foreign disk."""
 
     _how: tuple[bool, bool]

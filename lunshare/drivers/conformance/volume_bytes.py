@@ -13,7 +13,7 @@ from lunshare.drivers.base import VolumeDriver
 from lunshare.drivers.conformance.fixtures import MIB, VolumeFixtures, new_volume
 from lunshare.drivers.values import Capacity, Disk, Snapshot, Volume
 
-Create = Callable[[], Volume]
+Create = Callable[..., Volume]
 Snap = Callable[[Volume], Snapshot]
 
 PAGE = 4096
@@ -58,11 +58,14 @@ class VolumeBytes(VolumeFixtures):
 
     @pytest.fixture
     def create_volume(self, driver: VolumeDriver) -> Iterator[Create]:
-        """A function that creates a volume; all volumes are deleted afterwards."""
+        """A function that creates a volume of ``size``, or of another size given.
+
+        All volumes are deleted afterwards.
+        """
         volumes: list[Volume] = []
 
-        def create() -> Volume:
-            volumes.append(new_volume(self.size))
+        def create(size: int = self.size) -> Volume:
+            volumes.append(new_volume(size))
             driver.create(volumes[-1])
             return volumes[-1]
 

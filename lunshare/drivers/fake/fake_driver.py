@@ -313,9 +313,11 @@ class FakeVolumes(FakeForeign):
 
     def _write(self, volume_id: str, blocks: list[tuple[int, bytearray]]) -> None:
         with self._io(write=True):
-            self._complete_disk(volume_id)
+            size = self._complete_disk(volume_id).size
             for number, block in blocks:
-                self.storage.write(volume_id, number * BLOCK, bytes(block))
+                at = number * BLOCK
+                # The last block of a disk may be incomplete.
+                self.storage.write(volume_id, at, bytes(block[: max(0, size - at)]))
 
     def _verify_copy(self, volume_id: str, source: FakeDisk) -> None:
         """Compare every byte with the source, and what was never written."""

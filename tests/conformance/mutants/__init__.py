@@ -10,6 +10,7 @@ from __future__ import annotations
 from lunshare.drivers.fake.fake_driver import FakeVolumes
 from lunshare.drivers.targets.fake import FakeTarget
 from tests.conformance.mutants.abilities import CLAIMS
+from tests.conformance.mutants.at_once import AT_ONCE
 from tests.conformance.mutants.chains import CHAINS
 from tests.conformance.mutants.clones import CLONES
 from tests.conformance.mutants.copies import COPIES
@@ -17,6 +18,7 @@ from tests.conformance.mutants.detach import DETACH
 from tests.conformance.mutants.discarded import DISCARDED
 from tests.conformance.mutants.disks import DISKS
 from tests.conformance.mutants.failures import FAILURES
+from tests.conformance.mutants.far_bytes import FAR_BYTES
 from tests.conformance.mutants.killed import KILLED
 from tests.conformance.mutants.lost_middle import LOST_MIDDLE
 from tests.conformance.mutants.manage import MANAGE
@@ -35,6 +37,8 @@ TABLES: dict[str, list[tuple[Mutant, str]]] = {
     "copies": [*COPIES],
     "chains": [*CHAINS],
     "discarded": [*DISCARDED],
+    "far bytes": [*FAR_BYTES],
+    "at once": [*AT_ONCE],
     "clones": [*CLONES],
     "point in time": [*POINT_IN_TIME],
     "manage": [*MANAGE],

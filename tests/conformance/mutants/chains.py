@@ -74,9 +74,21 @@ class DeleteTakesAllOlderSnapshots(Chained):
         super().delete_snapshot(snapshot_id)
 
 
+class RevertDeletesNewerSnapshots(Chained):
+    """As ``zfs rollback -r``."""
+
+    def revert(self, snapshot):
+        disk = super().revert(snapshot)
+        _, newer = self._neighbours(snapshot.id)
+        for key in [k for k, v in self.storage.snapshots.items() if v in newer]:
+            self.storage.remove(self.storage.snapshots, key)
+        return disk
+
+
 CHAINS = [
     (DeleteTakesTheOlderSnapshotsBlocks, "delete_and_revert_preserve_other_snapshots"),
     (DeleteTakesTheNewerSnapshotsBlocks, "delete_and_revert_preserve_other_snapshots"),
     (DeleteMergesIntoTheOlderSnapshot, "delete_and_revert_preserve_other_snapshots"),
     (DeleteTakesAllOlderSnapshots, "delete_and_revert_preserve_other_snapshots"),
+    (RevertDeletesNewerSnapshots, "delete_and_revert_preserve_other_snapshots"),
 ]
