@@ -37,6 +37,7 @@ DISK = f"{GROUP}-disk"
 POOL, POOL_SIZE = f"{GROUP}-pool", 64 * MIB
 MAPPED_POOL = f"{double_hyphens(GROUP)}-{double_hyphens(POOL)}"
 FOREIGN = "volume-of-another-owner"
+NO_SPACE_TIMEOUT = Path("/sys/module/dm_thin_pool/parameters/no_space_timeout")
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +184,7 @@ class ThinFixtures(LvmFixtures):
     ) -> Callable[[], AbstractContextManager[None]]:
         @contextlib.contextmanager
         def full() -> Iterator[None]:
-            with thin_volume("kit-filler", POOL_SIZE, b"f"):
+            with brief_freeze(), thin_volume("kit-filler", POOL_SIZE, b"f"):
                 # Asked now that the pool is active: LVM does not know how full an
                 # inactive one is. A repair of its metadata may leave chunks in use.
                 # Not to the last chunk: a pool at 100 % freezes writes for a minute.
@@ -287,6 +288,17 @@ class ThickFixtures(LvmFixtures):
     ) -> None:
         """Killed during the copy."""
         self.leave_incomplete_disk(driver, volume)
+
+
+@contextlib.contextmanager
+def brief_freeze() -> Iterator[None]:
+    """A pool at 100 % freezes writes for 5 s inside the block, not for a minute."""
+    before = NO_SPACE_TIMEOUT.read_text()
+    NO_SPACE_TIMEOUT.write_text("5")
+    try:
+        yield
+    finally:
+        NO_SPACE_TIMEOUT.write_text(before)
 
 
 @contextlib.contextmanager
