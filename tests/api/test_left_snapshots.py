@@ -163,7 +163,7 @@ def test_a_snapshot_that_stayed_does_not_go_with_the_next_transfer(
     assert snapshot in anna.owns()
 
 
-def test_snapshots_of_a_former_type_count_when_a_transfer_is_accepted(
+def test_snapshots_count_for_their_type_when_a_transfer_is_accepted(
     anna: User, ben: User, root: User, running: Running
 ) -> None:
     carl = User(running, "carl")
@@ -173,8 +173,8 @@ def test_snapshots_of_a_former_type_count_when_a_transfer_is_accepted(
     anna.make("snapshot", volume_id=volume)
     retype = {"new_type": after, "migration_policy": "never"}
     assert anna.act(volume, "os-retype", retype).status == 202
-    for key in ("snapshots_before", "gigabytes_before"):
-        limit = {"quota_set": {key: 0}}
+    for key, most in (("snapshots_after", 0), ("gigabytes_after", 1)):
+        limit = {"quota_set": {key: most}}
         assert root.ask("PUT", "/os-quota-sets/three", limit).status == 200
         answer = anna.give(volume, carl, no_snapshots=False)
         assert answer.fault[:2] == (413, "overLimit")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 
@@ -26,6 +27,15 @@ def attach(number: int, steps: list[str]) -> None:
         finally:
             os.kill(os.getpid(), number)
             steps.append("undone")
+
+
+@pytest.fixture(autouse=True)
+def not_ignored() -> Iterator[None]:
+    """Tests that run in the background of a shell, or of nohup, ignore some."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in _NUMBERS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.mark.parametrize("number", _NUMBERS)

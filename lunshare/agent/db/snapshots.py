@@ -163,13 +163,16 @@ def type_ids(connection: sa.Connection, volume_id: str, project_id: str) -> set[
     return set(filter(None, connection.execute(query).scalars()))
 
 
-def set_type(connection: sa.Connection, volume_id: str, type_id: str) -> set[str]:
-    """Count the snapshots of a volume for a type; return whose projects they are."""
-    where = (_S.volume_id == volume_id, _HERE)
+def set_type(
+    connection: sa.Connection, volume_id: str, project_id: str, type_id: str
+) -> bool:
+    """Count a project's snapshots of a volume for a type; whether it has some.
+
+    Those that stayed with another project when the volume left it keep their type.
+    """
+    where = (_S.volume_id == volume_id, _S.project_id == project_id, _HERE)
     statement = sa.update(SNAPSHOTS).where(*where).values(volume_type_id=type_id)
-    connection.execute(statement)
-    query = sa.select(_S.project_id).where(*where).distinct()
-    return set(connection.execute(query).scalars())
+    return connection.execute(statement).rowcount > 0
 
 
 def volume_being_created(connection: sa.Connection, snapshot_id: str) -> str | None:

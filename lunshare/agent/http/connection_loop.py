@@ -78,6 +78,7 @@ class _SpareDescriptor:
 
     def __init__(self) -> None:
         self._number: int | None = None
+        self.renew()
 
     def renew(self) -> None:
         """Take one, unless it has one, or there is none."""

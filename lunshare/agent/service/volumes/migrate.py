@@ -247,8 +247,8 @@ class VolumeMigrator:
             ):
                 raise _wrong_status(connection, volume, "retyped")
             self._check_quota(connection, volume, kind)
-            for project in snapshots.set_type(connection, volume.id, kind.id):
-                counted = (SNAPSHOTS, GIGABYTES)
+            project, counted = volume.project_id, (SNAPSHOTS, GIGABYTES)
+            if snapshots.set_type(connection, volume.id, project, kind.id):
                 self._quotas.check(connection, project, kind.id, *counted, totals=False)
 
     def _start(
