@@ -59,6 +59,7 @@ DAEMON = {
     "oslo.concurrency": "oslo_concurrency",
     "oslo.log": "oslo_log",
     "oslo.policy": "oslo_policy",
+    "oslo.reports": "oslo_reports",
     "prometheus-client": "prometheus_client",
 }
 
