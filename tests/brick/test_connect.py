@@ -50,8 +50,10 @@ def connected(volume: str, *words: str) -> Iterator[dict[str, Any]]:
     """This host has the volume."""
     code, text, error = lunshare("connect", volume, "--json", *words)
     assert code == 0, error
-    yield json.loads(text)
-    code, _, error = lunshare("disconnect", volume)
+    try:
+        yield json.loads(text)
+    finally:
+        code, _, error = lunshare("disconnect", volume)
     assert code == 0, error
 
 
