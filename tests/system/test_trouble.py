@@ -149,7 +149,10 @@ def test_full_disk_under_the_database_is_reported_and_leaves_nothing(
                 break
         status, answer = answers.pop()
         assert status == 503, answer
-        assert "full" in answer["serviceUnavailable"]["message"]
+        message = answer["serviceUnavailable"]["message"]
+        assert "The database of this node cannot be used" in message
+        assert node.process
+        assert "database or disk is full" in node.process.output()
         assert api.call("DELETE", f"/v3/volumes/{volume}")[0] in (400, 503)
         answered = {each["attachment"]["id"] for _, each in answers} | {created["id"]}
         traffic.wait_for_progress()
