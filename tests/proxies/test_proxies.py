@@ -73,7 +73,7 @@ http {{
 """
 PROXIES = {"haproxy": HAPROXY, "nginx": NGINX}
 COMMANDS = {
-    "haproxy": ("haproxy", "-db", "-f"),
+    "haproxy": ("/usr/sbin/haproxy", "-db", "-f"),
     "nginx": ("/usr/sbin/nginx", "-e", "stderr", "-c"),
 }
 
