@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from lunshare.agent.api.handlers import (
-    discovery,
+    catalog,
     snapshot_actions,
     type_encryption,
     volume_actions,
@@ -166,4 +166,4 @@ def test_an_answer_to_a_wrong_proof_says_what_to_prove():
 
 def test_the_document_is_of_the_newest_microversion():
     assert documented.document()["info"]["version"] == text(MAX)
-    assert {discovery.document, type_encryption.index} <= set(BODIES)
+    assert {catalog.document, type_encryption.index} <= set(BODIES)

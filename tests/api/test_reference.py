@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lunshare.agent.api.handlers import (
-    catalog_pages,
+    catalog,
     quotas,
     services,
     snapshot_actions,
@@ -26,9 +26,9 @@ page = functools.cache(reference.page)
 #: What this node does not have: every answer is a sentence that says so.
 REFUSED = (
     services.fail_over,
-    catalog_pages.cluster,
-    catalog_pages.enable_cluster,
-    catalog_pages.disable_cluster,
+    catalog.cluster,
+    catalog.enable_cluster,
+    catalog.disable_cluster,
 )
 #: The id is that of a project or a class, which is not looked up.
 NOT_LOOKED_UP = (

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The JSON Schema of what the views of clients show.
 
-One schema for each function in lunshare.agent.api.views, type_views and
-transfer_views. The tests of the API check every answer with them.
+One schema for each function in lunshare.agent.api.views, in volume_views and
+type_views. The tests of the API check every answer with them.
 """
 
 from __future__ import annotations

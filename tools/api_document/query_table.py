@@ -15,11 +15,10 @@ from lunshare.agent.api import microversions
 from lunshare.agent.api.exchange import Handler, Version
 from lunshare.agent.api.handlers import (
     attachments,
-    catalog_pages,
-    hosts,
+    catalog,
     manageable,
-    manageable_snapshots,
     messages,
+    operator_resources,
     qos,
     quotas,
     services,
@@ -106,10 +105,10 @@ PARAMETERS: Mapping[Handler, tuple[Parameter, ...]] = {
     transfers.detail: _PAGE,
     messages.index: (*_MESSAGE_PAGE, *_list("message")[len(_PAGE) :]),
     types.index: (*_list("volume_type"), Parameter("name", "filter")),
-    manageable.index: (*_PAGE, _FOREIGN_HOST),
-    manageable.detail: (*_PAGE, _FOREIGN_HOST),
-    manageable_snapshots.index: (*_PAGE, _FOREIGN_HOST),
-    manageable_snapshots.detail: (*_PAGE, _FOREIGN_HOST),
+    manageable.volumes: (*_PAGE, _FOREIGN_HOST),
+    manageable.volumes_detail: (*_PAGE, _FOREIGN_HOST),
+    manageable.snapshots: (*_PAGE, _FOREIGN_HOST),
+    manageable.snapshots_detail: (*_PAGE, _FOREIGN_HOST),
     services.index: (Parameter("host", "filter"), Parameter("binary", "filter")),
     services.pools: (
         Parameter("detail", "with their capabilities", FLAG),
@@ -120,7 +119,7 @@ PARAMETERS: Mapping[Handler, tuple[Parameter, ...]] = {
             since=microversions.POOL_TYPE_FILTER,
         ),
     ),
-    catalog_pages.filters: (Parameter("resource", "those of one resource"),),
+    catalog.filters: (Parameter("resource", "those of one resource"),),
     qos.index: (
         *_PAGE,
         *(Parameter(name, "filter") for name in ("id", "name", "consumer")),
@@ -133,5 +132,5 @@ PARAMETERS: Mapping[Handler, tuple[Parameter, ...]] = {
         Parameter(name, "another project", since=microversions.LIMITS_OF_PROJECT)
         for name in ("project_id", "tenant_id")
     ),
-    hosts.index: (Parameter("volume_id", "those of one volume", ID),),
+    operator_resources.hosts: (Parameter("volume_id", "those of one volume", ID),),
 }

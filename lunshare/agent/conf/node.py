@@ -1,10 +1,12 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Options of the node ([DEFAULT])."""
+"""Options of the node, its API and its quotas ([DEFAULT]; the latter as in Cinder)."""
 
 import socket
 
 from oslo_config import cfg
+
+from lunshare.agent.model.quota_table import RESOURCES, UNLIMITED, VOLUME_SIZE
 
 CLI_OPTIONS = [
     cfg.StrOpt(
@@ -108,5 +110,60 @@ OPTIONS = [
         help="Seconds that a create request waits for the disk, so that its answer can"
         " report a full or broken backend. After that the answer is 202 with status"
         " creating, and a failure changes the status to error.",
+    ),
+]
+
+#: Of the HTTP API.
+API_OPTIONS = [
+    cfg.StrOpt(
+        "public_endpoint",
+        help="Scheme and host of the links in answers, such as"
+        " https://storage.example.com:8776. Without it the address that the client"
+        " used.",
+    ),
+    cfg.IntOpt(
+        "osapi_max_limit",
+        default=1000,
+        min=1,
+        help="The largest number of items on one page of a list.",
+    ),
+    cfg.IntOpt(
+        "osapi_max_request_body_size",
+        default=114688,
+        min=1024,
+        help="The largest request body in bytes. A larger one gets 413.",
+    ),
+    cfg.IntOpt(
+        "osapi_threads",
+        default=32,
+        min=2,
+        help="Threads that work on requests. A third of them may wait for one backend"
+        " at the same time. One more waits a moment, and gets 503 if the backend"
+        " hangs. So a backend that hangs does not block the API.",
+    ),
+]
+
+#: The limits of every project.
+QUOTA_OPTIONS = [
+    *(
+        cfg.IntOpt(
+            resource.option,
+            default=resource.default,
+            min=UNLIMITED,
+            max=2**31 - 1,
+            help=f"{resource.what}, at most; -1 is no limit."
+            + (
+                ""
+                if resource.name == VOLUME_SIZE
+                else " PUT /v3/os-quota-class-sets/default overrides it for all"
+                " projects, PUT /v3/os-quota-sets/PROJECT for one."
+            ),
+        )
+        for resource in RESOURCES
+    ),
+    cfg.BoolOpt(
+        "no_snapshot_gb_quota",
+        default=False,
+        help="Whether the GiB of snapshots are left out of quota_gigabytes.",
     ),
 ]

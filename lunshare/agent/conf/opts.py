@@ -9,17 +9,7 @@ from collections.abc import Sequence
 from oslo_config import cfg
 from oslo_policy import opts as policy_options
 
-from lunshare.agent.conf import (
-    api,
-    backends,
-    database,
-    helper,
-    listeners,
-    node,
-    quotas,
-    scheduler,
-    unknown_options,
-)
+from lunshare.agent.conf import listeners, node, sections, unknown_options
 from lunshare.agent.model.errors import StartupError
 
 Options = Sequence[cfg.Opt]
@@ -32,10 +22,7 @@ def register(conf: cfg.ConfigOpts) -> None:
     conf.register_cli_opts(_command_line() + node.COMMANDS)
     conf.register_opts(_default())
     conf.register_opts(listeners.TLS_OPTIONS, "tls")
-    conf.register_opts(database.OPTIONS, "database")
-    conf.register_opts(helper.OPTIONS, "helper")
-    conf.register_opts(scheduler.OPTIONS, "scheduler")
-    for group, options in policy_options.list_opts():
+    for group, options in [*sections.SECTIONS.items(), *policy_options.list_opts()]:
         conf.register_opts(options, group)
     conf.set_default("remote_timeout", _REMOTE_TIMEOUT, "oslo_policy")
 
@@ -46,12 +33,12 @@ def check(conf: cfg.ConfigOpts) -> None:
     :raises oslo_config.cfg.Error: names the option and what it may be.
     :raises StartupError: a section has an option that does not exist.
     """
-    for section in ("DEFAULT", "database", "helper", "scheduler", "tls", "oslo_policy"):
+    for section in ("DEFAULT", *sections.SECTIONS, "tls", "oslo_policy"):
         if unknown := unknown_options.unknown(conf, section):
             raise StartupError(unknown_options.sentence(section, unknown))
     for option in _command_line() + _default():
         getattr(conf, option.dest)
-    for option in scheduler.OPTIONS:
+    for option in sections.SECTIONS["scheduler"]:
         getattr(conf.scheduler, option.dest)
 
 
@@ -60,7 +47,7 @@ def _command_line() -> list[cfg.Opt]:
 
 
 def _default() -> list[cfg.Opt]:
-    return [*listeners.OPTIONS, *node.OPTIONS, *api.OPTIONS, *quotas.OPTIONS]
+    return [*listeners.OPTIONS, *node.OPTIONS, *node.API_OPTIONS, *node.QUOTA_OPTIONS]
 
 
 def _policy() -> list[tuple[str, Options]]:
@@ -75,7 +62,7 @@ def register_backend(
     conf: cfg.ConfigOpts, name: str, extra: Sequence[cfg.Opt] = ()
 ) -> None:
     """Register one backend section with the options of its drivers."""
-    conf.register_opts([*backends.OPTIONS, *extra], name)
+    conf.register_opts([*sections.BACKEND, *extra], name)
 
 
 def list_opts() -> list[tuple[str, Options]]:
@@ -88,13 +75,11 @@ def list_opts() -> list[tuple[str, Options]]:
     from lunshare.drivers.nfs import NfsVolumes  # noqa: PLC0415
     from lunshare.drivers.targets.lio import LioTarget  # noqa: PLC0415
 
-    common = [*backends.OPTIONS, *LvmVolumes.OPTIONS, *LioTarget.OPTIONS]
+    common = [*sections.BACKEND, *LvmVolumes.OPTIONS, *LioTarget.OPTIONS]
     return [
         ("DEFAULT", _command_line() + _default()),
         ("tls", listeners.TLS_OPTIONS),
-        ("database", database.OPTIONS),
-        ("helper", helper.OPTIONS),
-        ("scheduler", scheduler.OPTIONS),
+        *sections.SECTIONS.items(),
         *_policy(),
         ("lvm", common),
         ("nfs", NfsVolumes.OPTIONS),

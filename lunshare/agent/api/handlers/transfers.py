@@ -7,7 +7,7 @@ from __future__ import annotations
 from lunshare.agent.api import microversions
 from lunshare.agent.api.exchange import Answer, Call
 from lunshare.agent.api.requests import metadata_schemas, paging, query
-from lunshare.agent.api.views import transfer_views
+from lunshare.agent.api.views import volume_views
 
 
 def create(call: Call) -> Answer:
@@ -23,7 +23,7 @@ def create(call: Call) -> Answer:
     transfer, key = call.services.transfers.create(
         call.ctx, fields["volume_id"].lower(), fields.get("name"), without_snapshots
     )
-    view = transfer_views.transfer(transfer, call.version, call.base)
+    view = volume_views.transfer(transfer, call.version, call.base)
     return Answer(202, {"transfer": {**view, "auth_key": key}})
 
 
@@ -31,7 +31,7 @@ def index(call: Call) -> Answer:
     """GET /os-volume-transfer and /volume-transfers: list offers, brief"""
     page = paging.page(call)
     rows = call.services.transfers.list(call.ctx, page)
-    views = [transfer_views.transfer_brief(row, call.base) for row in rows]
+    views = [volume_views.transfer_brief(row, call.base) for row in rows]
     body = {"transfers": views}
     return Answer(200, body | paging.more(call, "transfers", page, rows))
 
@@ -40,7 +40,7 @@ def detail(call: Call) -> Answer:
     """GET /os-volume-transfer/detail and /volume-transfers/detail: list them in full"""
     page = paging.page(call)
     rows = call.services.transfers.list(call.ctx, page)
-    views = [transfer_views.transfer(row, call.version, call.base) for row in rows]
+    views = [volume_views.transfer(row, call.version, call.base) for row in rows]
     body = {"transfers": views}
     return Answer(200, body | paging.more(call, "transfers", page, rows))
 
@@ -48,7 +48,7 @@ def detail(call: Call) -> Answer:
 def show(call: Call) -> Answer:
     """GET /os-volume-transfer/{id} and /volume-transfers/{id}: show one offer"""
     transfer = call.services.transfers.get(call.ctx, call.args["id"])
-    view = transfer_views.transfer(transfer, call.version, call.base)
+    view = volume_views.transfer(transfer, call.version, call.base)
     return Answer(200, {"transfer": view})
 
 
@@ -62,4 +62,4 @@ def accept(call: Call) -> Answer:
     """POST /os-volume-transfer/{id}/accept and /volume-transfers/{id}/accept: take"""
     key = metadata_schemas.TRANSFER_ACCEPT.read(call)["accept"]["auth_key"]
     transfer = call.services.transfers.accept(call.ctx, call.args["id"], key)
-    return Answer(202, {"transfer": transfer_views.transfer_brief(transfer, call.base)})
+    return Answer(202, {"transfer": volume_views.transfer_brief(transfer, call.base)})

@@ -1,11 +1,15 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Orphans: what has a name of lunshare and no row. Cinder has no such resource."""
+"""What an operator asks of this node: hosts, orphans, wipes. Cinder has none of these.
+
+A host has volumes, each in a mode and with a session. An orphan has a name of lunshare
+and no row. A wipe is of a deleted volume.
+"""
 
 from __future__ import annotations
 
 from lunshare.agent.api.exchange import Answer, Call
-from lunshare.agent.api.requests import schemas
+from lunshare.agent.api.requests import query, schemas
 from lunshare.agent.api.views import operator_views, volume_views
 from lunshare.agent.model.errors import NotFound
 from lunshare.agent.model.operator_records import RecoverRequest
@@ -13,12 +17,17 @@ from lunshare.agent.model.operator_records import RecoverRequest
 _KINDS = ("export", "disk", "snapshot")
 
 
-def index(call: Call) -> Answer:
+def hosts(call: Call) -> Answer:
+    """GET /lunshare/hosts: list the hosts of all volumes, or of volume_id"""
+    parameters = query.only(call.query, "volume_id")
+    rows = call.services.hosts.list(call.ctx, parameters.get("volume_id"))
+    return Answer(200, {"hosts": [operator_views.host(row) for row in rows]})
+
+
+def orphans(call: Call) -> Answer:
     """GET /lunshare/orphans: list exports, disks and snapshots without a row"""
-    orphans = call.services.orphans.list(call.ctx)
-    return Answer(
-        200, {"orphans": [operator_views.orphan(orphan) for orphan in orphans]}
-    )
+    rows = call.services.orphans.list(call.ctx)
+    return Answer(200, {"orphans": [operator_views.orphan(row) for row in rows]})
 
 
 def recover(call: Call) -> Answer:
@@ -34,10 +43,16 @@ def recover(call: Call) -> Answer:
     return Answer(202, {"volume": volume_views.stored_volume(volume, context)})
 
 
-def delete(call: Call) -> Answer:
+def delete_orphan(call: Call) -> Answer:
     """DELETE /lunshare/orphans/{kind}/{id}: delete one orphan"""
     kind, ident = call.args["kind"], call.args["id"]
     if kind not in _KINDS:
         raise NotFound("kind of orphan", kind)
     call.services.orphans.delete(call.ctx, kind, ident)
     return Answer(204)
+
+
+def wipes(call: Call) -> Answer:
+    """GET /lunshare/wipes: list what is left to wipe"""
+    rows = call.services.wiper.list(call.ctx)
+    return Answer(200, {"wipes": [volume_views.wipe(row) for row in rows]})
