@@ -155,7 +155,7 @@ run: $(VENV)/.ready ## the daemon on the fake backend, as your user, on 127.0.0.
 	$(VENV)/bin/lunshared --config-file etc/fake.conf --state-path build/run --listen 127.0.0.1:8776
 
 sample: $(VENV)/.ready ## write etc/lunshare.conf.sample from the options
-	$(PYTHON) -m lunshare.agent.conf.sample >etc/lunshare.conf.sample
+	$(PYTHON) -m tools.sample >etc/lunshare.conf.sample
 
 api-reference: $(VENV)/.ready ## write docs/api-reference.md and docs/openapi.json from the routes, schemas and handlers
 	$(PYTHON) -m tools.api_document.reference >docs/api-reference.md

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from lunshare.agent.db import totals
 from lunshare.agent.db.schema import METADATA, QUOTA_USAGE, SNAPSHOTS, VOLUMES
-from lunshare.agent.db.status_triggers import KINDS
+from lunshare.agent.db.triggers import KINDS
 
 _U = QUOTA_USAGE.c
 _V = VOLUMES.c

@@ -20,7 +20,7 @@ from urllib.request import Request, urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from lunshare.agent.db.status_triggers import KINDS
+from lunshare.agent.db.triggers import KINDS
 from tests.restart.test_hung import HUNG, silent
 from tests.stands.daemon import answered, daemon
 from tests.stands.node import initiator

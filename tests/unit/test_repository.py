@@ -11,8 +11,8 @@ from configparser import ConfigParser
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
-from lunshare.agent.conf import sample
 from tests.conftest import stale_scripts
+from tools import sample
 
 ROOT = Path(__file__).resolve().parents[2]
 

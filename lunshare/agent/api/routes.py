@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The complete API as one table. ``python -m lunshare.agent.api.routes`` prints it.
+"""The complete API as one table. ``python -m tools.routes_table`` prints it.
 
 A path under /v3 has no project here. Clients may send one after /v3; it is removed
 before the route is searched.
@@ -272,16 +272,3 @@ def without_project(path: str) -> tuple[str, str | None]:
     if first in _RESOURCES:
         return path, None
     return _PREFIX + remainder, first
-
-
-def as_text() -> str:
-    """Return the table as text."""
-    return "\n".join(
-        f"{route.method:<7}{route.path:<40}{microversions.text(route.since):<6}"
-        f"{route.handler.__module__.rpartition('.')[2]}.{route.handler.__name__}"
-        for route in ROUTES
-    )
-
-
-if __name__ == "__main__":
-    print(as_text())

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import orjson
 import sqlalchemy as sa
 
-from lunshare.agent.db import quota_triggers, status_triggers
+from lunshare.agent.db import triggers
 from lunshare.agent.model.records import Mode
 from lunshare.agent.model.states import AttachStatus, SnapshotStatus, VolumeStatus
 
@@ -302,7 +302,7 @@ QUOTAS = sa.Table(
     sa.Column("hard_limit", sa.Integer, nullable=False),
 )
 
-# What projects have, per volume type ("" is none); lunshare.agent.db.quota_triggers.
+# What projects have, per volume type ("" is none); lunshare.agent.db.triggers.
 QUOTA_USAGE = sa.Table(
     "quota_usage",
     METADATA,
@@ -313,9 +313,8 @@ QUOTA_USAGE = sa.Table(
     sa.Column("snapshots", sa.Integer, nullable=False),
     sa.Column("snapshot_gigabytes", sa.Integer, nullable=False),
 )
-quota_triggers.attach(METADATA)
 
-# Volumes by backend, attachments by mode; lunshare.agent.db.status_triggers.
+# Volumes by backend, attachments by mode; lunshare.agent.db.triggers.
 STATUS_TOTALS = sa.Table(
     "status_totals",
     METADATA,
@@ -324,7 +323,7 @@ STATUS_TOTALS = sa.Table(
     sa.Column("status", sa.String(255), primary_key=True),
     sa.Column("count", sa.Integer, nullable=False),
 )
-status_triggers.attach(METADATA)
+triggers.attach(METADATA)
 
 
 def _dead(name: str, table: sa.Table) -> None:

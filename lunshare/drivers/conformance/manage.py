@@ -12,7 +12,7 @@ import pytest
 
 from lunshare.drivers.base import VolumeDriver
 from lunshare.drivers.conformance.ability_claims import requires
-from lunshare.drivers.conformance.fill import FillContract
+from lunshare.drivers.conformance.data import DataContract
 from lunshare.drivers.conformance.volume_bytes import Create, image
 from lunshare.drivers.errors import (
     DiskBusy,
@@ -27,7 +27,7 @@ ForeignDisk = Callable[[bytes], str]
 ForeignState = Callable[[], object]
 
 
-class ManageContract(FillContract):
+class ManageContract(DataContract):
     """One test for each behaviour."""
 
     def unmanaged_reference(self, driver: VolumeDriver, volume: Volume) -> str:
