@@ -18,7 +18,7 @@ from lunshare.agent.api.access.origins import Origins
 from lunshare.agent.api.faults import Fault
 from lunshare.agent.http import listener, tls
 from lunshare.agent.listen_addresses import Address
-from lunshare.agent.service.metrics.page import CONTENT_TYPE, Metrics
+from lunshare.agent.service.metrics.recorded import CONTENT_TYPE, Metrics
 
 _OPTION = "metrics_listen"
 _THREADS = 2

@@ -35,8 +35,7 @@ from lunshare.agent.service.log_levels import LogLevels
 from lunshare.agent.service.messages import Messages
 from lunshare.agent.service.metrics.collected import NodeCollector
 from lunshare.agent.service.metrics.helper_usage import HelperUsage
-from lunshare.agent.service.metrics.page import Metrics
-from lunshare.agent.service.metrics.recorded import Recorded
+from lunshare.agent.service.metrics.recorded import Metrics, Recorded
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.orphans.orphans import Orphans
 from lunshare.agent.service.quotas import Quotas

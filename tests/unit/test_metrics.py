@@ -24,8 +24,7 @@ from lunshare.agent.db.sqlite.engine import Database
 from lunshare.agent.model.errors import BackendFailed, DatabaseFailed
 from lunshare.agent.model.records import NewVolume, Volume
 from lunshare.agent.service.metrics.helper_usage import HelperUsage
-from lunshare.agent.service.metrics.page import Metrics
-from lunshare.agent.service.metrics.recorded import Recorded
+from lunshare.agent.service.metrics.recorded import Metrics, Recorded
 from lunshare.agent.timers import Timer
 from lunshare.drivers.errors import CommandFailed, TargetFailed
 from lunshare.drivers.fake import fake_storage

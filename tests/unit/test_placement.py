@@ -15,7 +15,7 @@ from lunshare.agent.service.scheduling import extra_specs, weighers
 from lunshare.agent.service.scheduling.explanation import Choice, PlacementRequest
 from lunshare.agent.service.scheduling.filters import FILTERS
 from lunshare.agent.service.scheduling.free_space import provisionable
-from lunshare.agent.service.scheduling.placement import choose, refusal
+from lunshare.agent.service.scheduling.scheduler import choose, refusal
 
 SHARED = VolumeType("t", "shared", extra_specs={"multiattach": "<is> True"})
 WEIGHTS = {weighers.CAPACITY: 1.0, weighers.ALLOCATED: 0.0}

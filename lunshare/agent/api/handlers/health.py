@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from lunshare.agent.api.exchange import Answer, Call
-from lunshare.agent.service.metrics.page import CONTENT_TYPE
+from lunshare.agent.service.metrics.recorded import CONTENT_TYPE
 
 _FEW = 5  # sentences of one kind
 

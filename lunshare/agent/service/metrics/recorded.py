@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is counted and timed when it happens.
+"""What is counted and timed when it happens, and the page that Prometheus reads.
 
 The values of every label are from the source or the configuration: routes, methods,
 codes, backends, names of steps and timers. So there is a bounded number of them.
@@ -17,10 +17,15 @@ from prometheus_client import (
     Histogram,
     ProcessCollector,
     disable_created_metrics,
+    generate_latest,
 )
+from prometheus_client.registry import Collector
 
 # Otherwise every counter has a second series, the time of its first event.
 disable_created_metrics()  # type: ignore[no-untyped-call]
+
+#: The text format of Prometheus.
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _REQUEST = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60)
 _ACCESS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
@@ -158,3 +163,16 @@ class Recorded:
         self._drift.labels("failed").inc(failed)
         self._reconciled.set(time.time())
         self._reconcile_seconds.set(seconds)
+
+
+class Metrics:
+    """What a daemon has recorded, and what it collects on a scrape."""
+
+    def __init__(self, recorded: Recorded, *collectors: Collector) -> None:
+        self._registry = recorded.registry
+        for collector in collectors:
+            self._registry.register(collector)
+
+    def page(self) -> bytes:
+        """Return all figures, in the format of CONTENT_TYPE."""
+        return generate_latest(self._registry)

@@ -24,13 +24,12 @@ from lunshare.agent.model.records import (
     VolumeType,
 )
 from lunshare.agent.model.states import SnapshotStatus, VolumeStatus
-from lunshare.agent.service.scheduling import placement
 from lunshare.agent.service.scheduling.explanation import (
     Choice,
     Hints,
     PlacementRequest,
 )
-from lunshare.agent.service.scheduling.scheduler import Scheduler
+from lunshare.agent.service.scheduling.scheduler import Scheduler, refusal
 from lunshare.agent.service.types.types import Types
 from lunshare.agent.service.volumes import rows
 
@@ -68,7 +67,7 @@ class CreatePlan:
     @property
     def problem(self) -> str | None:
         """Why no pool can hold the volume, None where one can."""
-        return None if self.choice.chosen else placement.refusal(self.choice).message
+        return None if self.choice.chosen else refusal(self.choice).message
 
 
 class CreatePlanner:
