@@ -11,7 +11,7 @@ from datetime import timedelta
 import sqlalchemy as sa
 
 from lunshare.agent.db import snapshots, volumes
-from lunshare.agent.db.schema import SNAPSHOTS, VOLUME_ATTACHMENT
+from lunshare.agent.db.schema import SNAPSHOTS, VOLUME_ATTACHMENT, VOLUMES
 from lunshare.agent.db.sqlite.engine import now
 from lunshare.agent.model.records import NewAttachment, NewSnapshot, Page
 from lunshare.agent.service.jobs.purger import Purger
@@ -44,6 +44,30 @@ def test_old_rows_are_purged_and_others_stay(node: Node) -> None:
     assert purging.purge() == 4
     assert dead_rows.counts(node) == [1, 1, 1]
     assert service.volumes.get(CTX, alive.id).attachments
+
+
+def test_a_deleted_row_keeps_nothing_that_may_be_large(node: Node) -> None:
+    service, large = node.services, {"key": "value" * 200}
+    volume = node.plain_volume()
+    with node.assembly.database.writing() as connection:
+        volumes.set_values(connection, volume.id, metadata=large, image_metadata=large)
+    service.attachments.delete(CTX, attach(node, volume, "a").id)
+    snapshot = service.snapshots.create(CTX, NewSnapshot(volume.id, metadata=large))
+    service.snapshots.delete(CTX, snapshot.id)
+    until(lambda: not service.snapshots.list(CTX, Page(None, 9)))
+    service.volumes.delete(CTX, volume.id)
+    until(lambda: not service.volumes.list(CTX, Page(None, 9)))
+    kept: list[tuple[sa.Table, str, object]] = [
+        (VOLUMES, "metadata", {}),
+        (VOLUMES, "image_metadata", {}),
+        (SNAPSHOTS, "metadata", {}),
+        (VOLUME_ATTACHMENT, "connector", None),
+        (VOLUME_ATTACHMENT, "connection_info", None),
+    ]
+    with node.assembly.database.reading() as connection:
+        for table, column, value in kept:
+            query = sa.select(table.c[column])
+            assert connection.execute(query).scalar_one() == value, column
 
 
 def test_a_volume_stays_while_one_of_its_rows_is_younger(node: Node) -> None:

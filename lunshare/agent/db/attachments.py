@@ -271,7 +271,7 @@ def set_values(connection: sa.Connection, attachment_id: str, **values: Any) -> 
 def remove(
     connection: sa.Connection, attachment_id: str, old: Collection[AttachStatus]
 ) -> bool:
-    """Change the status to detached, and mark the row deleted."""
+    """Mark a row deleted and detached, and drop what may be large in it."""
     return change_status(
         connection,
         attachment_id,
@@ -281,6 +281,8 @@ def remove(
         deleted_at=now(),
         detach_time=now(),
         auth_password=None,
+        connector=None,
+        connection_info=None,
         answered=True,
     )
 

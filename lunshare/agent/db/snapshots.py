@@ -113,7 +113,10 @@ _REMOVE = Prepared(
     sa.update(SNAPSHOTS)
     .where(_S.id == sa.bindparam("_id"))
     .values(
-        deleted=True, deleted_at=sa.bindparam("_now"), updated_at=sa.bindparam("_now")
+        deleted=True,
+        deleted_at=sa.bindparam("_now"),
+        updated_at=sa.bindparam("_now"),
+        metadata={},
     )
 )
 
@@ -249,7 +252,7 @@ def _update(
 
 
 def remove(connection: sa.Connection, snapshot_id: str) -> None:
-    """Mark a snapshot deleted."""
+    """Mark a snapshot deleted, and drop its metadata."""
     _REMOVE.write(connection, {"_id": snapshot_id, "_now": now()})
 
 

@@ -141,7 +141,11 @@ _REMOVE = Prepared(
     sa.update(VOLUMES)
     .where(_V.id == sa.bindparam("_id"))
     .values(
-        deleted=True, deleted_at=sa.bindparam("_now"), updated_at=sa.bindparam("_now")
+        deleted=True,
+        deleted_at=sa.bindparam("_now"),
+        updated_at=sa.bindparam("_now"),
+        metadata={},
+        image_metadata={},
     )
 )
 
@@ -269,7 +273,7 @@ def claim(connection: sa.Connection, volume_id: str, instance_uuid: str | None) 
 
 
 def remove(connection: sa.Connection, volume_id: str) -> None:
-    """Mark a volume deleted."""
+    """Mark a volume deleted, and drop what may be large in its row."""
     _REMOVE.write(connection, {"_id": volume_id, "_now": now()})
 
 
