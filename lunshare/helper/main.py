@@ -26,7 +26,9 @@ from lunshare.helper import config_file, processes, requests
 from lunshare.helper.commands import Commands
 from lunshare.helper.copying import CopyVerbs
 from lunshare.helper.disk_locks import DiskLocks
+from lunshare.helper.firewall.firewall_verbs import FirewallVerbs
 from lunshare.helper.lio import backstores, exports_command, target_requests
+from lunshare.helper.lio.portals import is_portal
 from lunshare.helper.lio.target_verbs import TargetVerbs
 from lunshare.helper.lvm.headers import HeaderVerbs
 from lunshare.helper.lvm.pool_status import PoolVerbs
@@ -95,6 +97,7 @@ def verbs(
         "lvm.mapped": pools.mapped,
         "node.processes": processes.usage,
         **_target_verbs(served, mounts),
+        **FirewallVerbs(is_portal).verbs(),
         **CopyVerbs(served, exported, mounts, disk_locks).verbs(),
         **ShareVerbs(mounts, served, exported, disk_locks).verbs(),
     }

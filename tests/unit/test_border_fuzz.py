@@ -57,7 +57,11 @@ def process(
     made = HelperProcess(
         tmp_path_factory.mktemp("helper"), "lvs lvrename lvremove mount"
     )
-    made.start(f"volume_groups = lunshare\nnfs_mount_point_base = {canaries}/mnt")
+    # Root would give this machine's own network a firewall.
+    alone = ["unshare", "--net"] if os.geteuid() == 0 else []
+    made.start(
+        f"volume_groups = lunshare\nnfs_mount_point_base = {canaries}/mnt", *alone
+    )
     yield made
     made.stop()
 
@@ -195,6 +199,11 @@ KNOWN: dict[str, Any] = {
     "size": SCALARS,
     "length": SCALARS,
     "start": SCALARS,
+    "backend": st.sampled_from(["lvm", "lvm }", ""]),
+    "address": WORDS,
+    "addresses": st.one_of(st.lists(WORDS, max_size=3), VALUES),
+    "networks": st.one_of(st.lists(WORDS, max_size=3), VALUES),
+    "wanted": st.one_of(st.booleans(), VALUES),
 }
 WANTS = {
     "disk.copy": ("source", "target"),
@@ -219,6 +228,10 @@ WANTS = {
         ("share.find", "share.unmanage", "share.delete"), ("point", "name")
     ),
     **dict.fromkeys(("share.check", "share.capacity", "share.list"), ("point",)),
+    "firewall.check": (),
+    "firewall.apply": ("backend", "portals", "addresses", "networks"),
+    "firewall.admit": ("backend", "address", "wanted"),
+    "firewall.remove": ("backend",),
     "lio.check": ("prefix",),
     "lio.observe": (),
     "node.processes": (),

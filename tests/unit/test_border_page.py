@@ -8,7 +8,13 @@ import re
 from pathlib import Path
 
 from lunshare.drivers.protocol import frames
-from lunshare.helper import connections, forms, processes, thread_limits
+from lunshare.helper import (
+    connections,
+    forms,
+    portal_forms,
+    processes,
+    thread_limits,
+)
 from lunshare.helper.commands import (
     MAX_HUNG,
     MAX_HUNG_EACH,
@@ -61,7 +67,7 @@ def test_the_bounds_are_those_of_the_code() -> None:
         connections.FRAME_SECONDS,
         frames.MAX_VALUES,
         target_requests.MAX_CONNECTORS,
-        target_requests.MAX_PORTALS,
+        portal_forms.MAX_PORTALS,
         forms.MAX_TEXT,
         thread_limits.MAX_WAITING,
         thread_limits.MAX_EACH,

@@ -8,13 +8,10 @@ below configfs, so each of them has a form. An error never contains a credential
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-
-import orjson
 
 from lunshare.drivers.errors import InvalidValue
 from lunshare.drivers.values import (
@@ -26,14 +23,10 @@ from lunshare.drivers.values import (
     Portal,
     iscsi_name,
 )
-from lunshare.helper import forms, requests
+from lunshare.helper import forms, portal_forms, requests
 
-#: The hosts of one volume, and more addresses than any node has.
-MAX_CONNECTORS, MAX_PORTALS = 10_000, 16
-# Without a scope id (fe80::1%eth0), which is the name of an interface.
-_ADDRESS = re.compile("[0-9a-fA-F:.]+")
-# Root's portal below 1024 would be in the place of another service, such as ssh.
-_FIRST_OF_USERS, _SYSTEM_PORT = 1024, 860
+#: The hosts of one volume.
+MAX_CONNECTORS = 10_000
 _TAG = re.compile(r"(?!NULL)[A-Za-z0-9._:-]{0,63}")
 # The kernel takes a value that starts with NULL for "not set" and stores less
 # than 256 bytes (drivers/target/iscsi/iscsi_target_nacl_attrib, 6.1 and 6.12).
@@ -83,28 +76,6 @@ def _auth(name: str, given: object) -> Auth:
     )
 
 
-def _port(name: str, given: object) -> int:
-    """A port that any user may have, or the system port of iSCSI (RFC 7143, 14)."""
-    port = forms.integer(1, 65535)(name, given)
-    if port < _FIRST_OF_USERS and port != _SYSTEM_PORT:
-        raise InvalidValue(name, port, f"give {_SYSTEM_PORT}, or 1024 to 65535")
-    return port
-
-
-def _portals(name: str, given: object) -> tuple[Portal, ...]:
-    """A list of portals. A node has one or two such lists, so checked ones are kept."""
-    try:
-        text = orjson.dumps(given)
-    except TypeError:  # deeper than 254 levels, which orjson reads and does not write
-        return _PORTALS(name, given)
-    return _checked_portals(name, text)
-
-
-@functools.lru_cache(maxsize=16)
-def _checked_portals(name: str, text: bytes) -> tuple[Portal, ...]:
-    return _PORTALS(name, orjson.loads(text))
-
-
 def _apply(
     *,
     volume_id: str,
@@ -139,18 +110,12 @@ _CONNECTOR = forms.record(
     attachment_id=forms.text(_TAG, "give up to 63 letters, digits, ._:-"),
     auth=forms.optional(_auth),
 )
-_PORTAL = forms.record(
-    Portal,
-    address=forms.text(_ADDRESS, "give an IPv4 or IPv6 address"),
-    port=_port,
-)
-_PORTALS = forms.many(_PORTAL, MAX_PORTALS)
 _WANTED = forms.record(
     _apply,
     volume_id=forms.uuid,
     disk=forms.optional(forms.record(dict, **requests.DISK)),
     connectors=forms.many(_CONNECTOR, MAX_CONNECTORS),
-    portals=_portals,
+    portals=portal_forms.portals,
     only=forms.optional(forms.many(_initiator, MAX_CONNECTORS)),
     reservations=forms.flag,
 )
