@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import faulthandler
 import logging
 import os
 import pwd
+import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping
@@ -57,6 +59,8 @@ def main(argv: list[str] | None = None) -> int:
         return exports_command.main(words[1:])
     options = _options(words)
     _log_to_stderr()
+    # An operator who sends it to the daemon for a report may send it here too.
+    faulthandler.register(signal.SIGUSR2)
     try:
         account = _user(options.user)
         served = config_file.read(options.config)

@@ -21,6 +21,8 @@ from lunshare.drivers.errors import CopyDiffers
 from lunshare.helper.verbs import NoteProgress
 
 STEP = 1024**2
+# What is compared at a time: with 1 MiB a proof took 0.78 s where this takes 0.58.
+_COMPARED = 4 * STEP
 # Objects of this size come from the heap again and again, without a system call.
 _SLICE = 64 * 1024
 ZEROS = bytes(STEP)
@@ -56,9 +58,9 @@ def verify(
         if end < size:
             raise CopyDiffers(name, f"{which} has {end} bytes and not {size}")
     ends = size, lengths["it"] if whole else size
-    pieces = Piece(), Piece()
+    pieces = Piece(_COMPARED), Piece(_COMPARED)
     with _past_caches(source) as old, _past_caches(target) as new:
-        steps = _steps(files, ends) if holes else range(0, max(ends), STEP)
+        steps = _steps(files, ends) if holes else range(0, max(ends), _COMPARED)
         for at in steps:
             _compare(name, pieces, (old, new), at, ends)
             note_progress(sum(piece.size for piece in pieces))
@@ -74,7 +76,7 @@ def _compare(
 ) -> None:
     """Compare one step; what follows the end of the source is zeros."""
     for piece, file, end in zip(pieces, files, ends, strict=True):
-        piece.read(file, at, max(0, min(STEP, end - at)))
+        piece.read(file, at, max(0, min(_COMPARED, end - at)))
     source, target = pieces
     source.pad(target.size)
     if not source.equals(target.memory):
@@ -94,8 +96,9 @@ class Piece:
     beyond the end before Python 3.11.4, gh-105235: a SIGSEGV at the end of a map.)
     """
 
-    def __init__(self) -> None:
-        self.memory, self.size = mmap.mmap(-1, STEP), 0
+    def __init__(self, most: int = STEP) -> None:
+        """Take memory for ``most`` bytes."""
+        self.memory, self.size = mmap.mmap(-1, most), 0
 
     def read(self, file: int, at: int, size: int) -> None:
         """Read exactly ``size`` bytes at offset ``at``, a multiple of the block size.
@@ -167,13 +170,13 @@ def _steps(files: tuple[int, int], ends: tuple[int, int]) -> Iterator[int]:
 
 def _steps_with_data(file: int, size: int) -> Iterator[int]:
     if stat.S_ISBLK(os.fstat(file).st_mode):
-        yield from range(0, size, STEP)
+        yield from range(0, size, _COMPARED)
         return
     next_one = 0
     for start, end in data(file, size):
-        first = max(next_one, start // STEP * STEP)
-        yield from range(first, end, STEP)
-        next_one = -(-end // STEP) * STEP
+        first = max(next_one, start // _COMPARED * _COMPARED)
+        yield from range(first, end, _COMPARED)
+        next_one = -(-end // _COMPARED) * _COMPARED
 
 
 @contextlib.contextmanager

@@ -180,6 +180,30 @@ def test_byte_at_any_offset_makes_another_disk(tmp_path, at):
         verified(disk(tmp_path, some), disk(tmp_path, bytes(other)))
 
 
+@pytest.mark.parametrize("holes", [False, True])
+@pytest.mark.parametrize("at", [0, 4 * MIB - 1, 4 * MIB, 8 * MIB, 9 * MIB + 511])
+def test_a_byte_of_any_step_makes_another_disk(tmp_path, at, holes):
+    """With an odd end, and with holes around the byte of the sparse source."""
+    size = 9 * MIB + 512
+    source, target = disk(tmp_path, size=size), disk(tmp_path, size=size)
+    verified(source, target, holes)
+    with open(target.path, "r+b") as file:
+        file.seek(at)
+        file.write(b"x")
+    start = at // (4 * MIB) * 4 * MIB
+    end = min(start + 4 * MIB, size)
+    with pytest.raises(CopyDiffers, match=f"bytes {start} to {end} are others"):
+        verified(source, target, holes)
+
+
+def test_steps_that_changed_places_make_another_disk(tmp_path):
+    parts = b"a" * 4 * MIB, b"b" * 4 * MIB
+    source = disk(tmp_path, b"".join(parts), 8 * MIB)
+    target = disk(tmp_path, b"".join(reversed(parts)), 8 * MIB)
+    with pytest.raises(CopyDiffers, match=f"bytes 0 to {4 * MIB} are others"):
+        verified(source, target)
+
+
 def test_zeros_are_holes_written_zeros_or_beyond_a_shorter_end(tmp_path):
     some = bytes(MIB) + b"some"
     for source in (some, some.ljust(4 * MIB, b"\0")):
@@ -188,10 +212,11 @@ def test_zeros_are_holes_written_zeros_or_beyond_a_shorter_end(tmp_path):
                 verified(disk(tmp_path, source[:size], size), disk(tmp_path, target))
 
 
-def verified(source: Disk, target: Disk) -> None:
+def verified(source: Disk, target: Disk, holes: bool = False) -> None:
     with open(source.path, "rb") as old, open(target.path, "rb") as new:
         files = old.fileno(), new.fileno()
-        proofs.verify(target.path, files, source.size, lambda done: None)
+        size = source.size
+        proofs.verify(target.path, files, size, lambda done: None, holes=holes)
 
 
 # the parts of thick volumes: what is opened is tested in tests/system

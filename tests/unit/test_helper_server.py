@@ -28,6 +28,8 @@ from lunshare.drivers.helper_client import Helper
 from lunshare.drivers.protocol import frames, messages
 from lunshare.helper.lio import exports_command
 from lunshare.helper.server import Server
+from tests.stands.waiting import until
+from tests.unit.helper_process import HelperProcess
 from tests.unit.helper_thread import Serve
 
 pytest_plugins = ["tests.unit.helper_fixtures"]
@@ -277,6 +279,20 @@ def test_process_notifies_systemd_and_stops_on_sigterm(
         finally:
             process.kill()
             process.wait()
+
+
+def test_sigusr2_writes_the_stacks_and_ends_nothing(tmp_path: Path) -> None:
+    """An operator sends it to the daemon, for a report of what it does."""
+    process = HelperProcess(tmp_path)
+    try:
+        process.start("volume_groups = vg")
+        assert process.process
+        process.process.send_signal(signal.SIGUSR2)
+        until(lambda: " in main\n" in process.log_text())
+        assert "(most recent call first):" in process.log_text()
+        assert process.client().call("node.processes")["commands"]
+    finally:
+        process.stop()
 
 
 def test_unknown_user_is_an_error_at_the_start(path: Path, filters: Path) -> None:
