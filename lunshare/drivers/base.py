@@ -395,6 +395,29 @@ class TargetDriver(Driver):
         exports = (export for export in self.observe() if export.volume_id == volume_id)
         return next(exports, None)
 
+    @property
+    def guards_portals(self) -> bool:
+        """Whether only hosts that are admitted can open a connection. Does no I/O."""
+        return False
+
+    def admit(self, address: str, wanted: bool) -> bool:
+        """Let hosts at an IP address open connections to the target, or not any more.
+
+        Connections that exist are not ended. Returns False where what ``admit_all`` has
+        made is lost, so that the caller calls that again.
+
+        :raises Misconfigured: the node refused it; nothing was changed.
+        """
+        return True
+
+    def admit_all(self, addresses: Collection[str]) -> tuple[str, ...]:
+        """Let hosts at these IP addresses open connections, and no others.
+
+        Networks that an option names are admitted too. Returns sentences for the log,
+        and raises as ``admit``. Where ``guards_portals`` is no, everybody is admitted.
+        """
+        return ()
+
     @abc.abstractmethod
     def connection_info(self, volume: Volume, connector: Connector) -> dict[str, Any]:
         """Return what the host needs to log in, in the form of os-brick. No I/O.

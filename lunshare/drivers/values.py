@@ -63,6 +63,20 @@ def iscsi_name(text: object, name: str = "initiator") -> str:
     )
 
 
+def host_address(value: object) -> str | None:
+    """Return an IP address of one host in its canonical form; None if it is none."""
+    if not isinstance(value, str):
+        return None
+    try:
+        number = ipaddress.ip_address(value)
+    except ValueError:
+        return None
+    scoped = getattr(number, "scope_id", None) is not None
+    if number.is_unspecified or number.is_multicast or scoped:
+        return None
+    return str(number)
+
+
 @functools.lru_cache(maxsize=1024)
 def _lower_case(text: str) -> str | None:
     """None if it is not an iSCSI name. Cached, because hosts of a node recur."""

@@ -51,6 +51,7 @@ def test_every_failure_point_is_passed(target):
         target.apply(export(disk, mode))
     target.observe()
     target.remove(volume.id)
+    target.admit("192.0.2.1", True)
     volumes.extend(volume)
     volumes.disk(volume.id)
     volumes.disks()

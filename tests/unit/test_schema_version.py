@@ -48,6 +48,8 @@ def test_a_new_database_gets_the_schema(database: Database) -> None:
     assert set(names) == {*METADATA.tables, "alembic_version"}
 
 
+# The index on an expression; its SQL is compared below.
+@pytest.mark.filterwarnings("ignore:Skipped unsupported reflection of expression")
 def test_a_database_of_alembic_has_the_schema_of_a_new_one(
     database: Database, path: Path
 ) -> None:
@@ -113,7 +115,7 @@ def test_indexes_cover_only_rows_that_are_not_deleted(database: Database) -> Non
     with database.reading() as connection:
         query = "SELECT sql FROM sqlite_master WHERE type='index' AND sql NOT NULL"
         statements = list(connection.execute(sa.text(query)).scalars())
-    assert len(statements) == 18
+    assert len(statements) == 19
     # All but those for a foreign key, and for the few unanswered attachments.
     rest = [sql for sql in statements if "WHERE deleted = " not in sql]
     wholly = ["(volume_id, deleted, sequence)", "(volume_id, deleted, attach_status)"]

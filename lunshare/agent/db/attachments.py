@@ -76,6 +76,20 @@ _ANY_WANTED = Prepared(
     index="attachments_of_volume",
 )
 
+# In the words of the index: SQLite uses it for this expression only.
+_ADDRESS: sa.ColumnElement[str] = sa.literal_column("json_extract(connector, '$.ip')")
+_HAS_HOST = (
+    _HERE,
+    _A.initiator.is_not(None),
+    sa.or_(*(_A.attach_status == status for status in sorted(WANTED))),
+    VOLUMES.c.id == _A.volume_id,
+    VOLUMES.c.backend == sa.bindparam("backend"),
+)
+_AT_ADDRESS = Prepared(
+    sa.select(_A.id).where(sa.bindparam("address") == _ADDRESS, *_HAS_HOST).limit(1)
+)
+_ADDRESSES = sa.select(_ADDRESS.label("address")).where(*_HAS_HOST).distinct()
+
 # Without _HERE, which holds for all of these rows: with it SQLite would use the index
 # attachments_of_volume, and read every host of the volume.
 _UNANSWERED = _FIELDS.prepared(
@@ -215,6 +229,17 @@ def mark_answered(connection: sa.Connection, ids: Sequence[str]) -> None:
 def any_wanted(connection: sa.Connection, volume_id: str) -> bool:
     """Return whether the volume must be exported to any host."""
     return _ANY_WANTED.first(connection, {"volume_id": volume_id}) is not None
+
+
+def any_at_address(connection: sa.Connection, backend: str, address: str) -> bool:
+    """Return whether a host at this address must reach any volume of a backend."""
+    which = {"backend": backend, "address": address}
+    return _AT_ADDRESS.first(connection, which) is not None
+
+
+def addresses(connection: sa.Connection, backend: str) -> list[object]:
+    """Return what connectors of a backend's hosts have as their ip."""
+    return list(connection.execute(_ADDRESSES, {"backend": backend}).scalars())
 
 
 def volumes_to_reconcile(connection: sa.Connection) -> list[str]:

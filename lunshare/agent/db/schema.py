@@ -347,6 +347,12 @@ _live("volumes_of_source", VOLUMES, "source_volid")
 _live("snapshots_page", SNAPSHOTS, "created_at", "id")
 _live("snapshots_project_page", SNAPSHOTS, "project_id", "created_at", "id")
 _live("attachments_of_initiator", VOLUME_ATTACHMENT, "volume_id", "initiator")
+sa.Index(
+    "attachments_at_address",
+    sa.text("json_extract(connector, '$.ip')"),
+    sqlite_where=VOLUME_ATTACHMENT.c.deleted == sa.false(),
+    _table=VOLUME_ATTACHMENT,
+)
 _live("attachments_page", VOLUME_ATTACHMENT, "created_at", "id")
 _live("attachments_of_instance", VOLUME_ATTACHMENT, "instance_uuid")
 # These two cover all rows: when a volume is purged, SQLite searches its rows here for

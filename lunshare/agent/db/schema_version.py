@@ -42,6 +42,8 @@ def prepare(database: Database) -> None:
         database.use_wal()
         if version is None:
             _create(database)
+        else:
+            _add_indexes(database)
     except DatabaseFailed as error:
         raise StartupError(error.message) from error
 
@@ -61,6 +63,14 @@ def _refusal(version: str) -> str:
         f"the database has schema {version!r}, and this lunshare has schema"
         f" {VERSION!r}: {advice}"
     )
+
+
+def _add_indexes(database: Database) -> None:
+    """Add the indexes that a database of the same version may lack."""
+    with database.writing() as connection:
+        for table in METADATA.sorted_tables:
+            for index in table.indexes:
+                connection.execute(sa.schema.CreateIndex(index, if_not_exists=True))
 
 
 def _create(database: Database) -> None:

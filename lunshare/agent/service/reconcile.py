@@ -86,6 +86,8 @@ class Reconciler:
         with self._one_run:
             result, began = ReconcileResult(), time.monotonic()
             self._node.refresh(wait)
+            for name in self._backends:
+                self._admit(name, result)
             work = self._volumes_to_apply(result)
             for done, volume_id in enumerate(work):
                 progress(done, len(work))
@@ -96,6 +98,15 @@ class Reconciler:
             took = time.monotonic() - began
             self._measured(len(result.changed), len(result.failed), took)
             return result
+
+    def _admit(self, backend: str, result: ReconcileResult) -> None:
+        """Let the hosts of a backend reach its portals, before their access opens."""
+
+        def admit() -> None:
+            if self._backends.is_up(backend):
+                result.changed += self._access.admissions.apply(backend)
+
+        self._try(result, f"portals of backend {backend}", admit)
 
     def _recover(self, result: ReconcileResult) -> None:
         """Resume volumes and snapshots that are in the middle of an operation.

@@ -119,6 +119,8 @@ class FakeStorage:
         self.snapshots: dict[str, FakeDisk] = {}
         self.deleted: dict[str, FakeDisk] = {}  # not wiped yet
         self.exports: dict[str, dict[str, FakeAcl]] = {}
+        #: Addresses that may connect; None where the firewall was lost.
+        self.admitted: set[str] | None = None
         self.open: set[str] = set()  # volume ids that a process has open
         self.fails_reads = self.fails_writes = False  # with an I/O error
         self._disk_locks: dict[str, Any] = {}

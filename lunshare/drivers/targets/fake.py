@@ -54,6 +54,11 @@ _OPTIONS = [
         help="Whether the target enforces access. If not, any host reads and writes and"
         " no session is ended, as with a share that hosts mount themselves.",
     ),
+    cfg.BoolOpt(
+        "fake_firewall",
+        default=False,
+        help="Whether the target notes which addresses may connect. Nothing connects.",
+    ),
 ]
 
 
@@ -143,6 +148,7 @@ class FakeTarget(TargetDriver):
     #: directly after that step.
     POINTS: ClassVar[tuple[str, ...]] = (
         "check",
+        "admit",
         "apply.before",
         "apply.exported",
         "apply.closed",
@@ -171,6 +177,26 @@ class FakeTarget(TargetDriver):
 
     def check(self) -> None:
         self.failures.at("check")
+
+    @property
+    def guards_portals(self) -> bool:
+        return bool(self.options["fake_firewall"])
+
+    def admit(self, address: str, wanted: bool) -> bool:
+        self.failures.at("admit")
+        with self.storage.lock:
+            if self.storage.admitted is None:
+                return False
+            addresses = self.storage.admitted - {address}
+            self.storage.admitted = addresses | {address} if wanted else addresses
+        return True
+
+    def admit_all(self, addresses: Collection[str]) -> tuple[str, ...]:
+        if not self.guards_portals:
+            return ()
+        with self.storage.lock:
+            before, self.storage.admitted = self.storage.admitted, set(addresses)
+        return ("hosts admitted anew",) if before != self.storage.admitted else ()
 
     def apply(
         self, export: Export, only: Collection[str] | None = None

@@ -9,6 +9,7 @@ lunshare.helper.lio changes the kernel's configuration, in a safe order.
 from __future__ import annotations
 
 import ipaddress
+import logging
 import socket
 import uuid
 from collections.abc import Collection, Mapping
@@ -20,7 +21,7 @@ from oslo_config import cfg
 
 from lunshare.drivers.abilities import TargetAbilities
 from lunshare.drivers.base import Root, TargetDriver
-from lunshare.drivers.errors import InvalidValue, Misconfigured
+from lunshare.drivers.errors import InvalidValue, Misconfigured, Unsupported
 from lunshare.drivers.values import (
     Connector,
     Disk,
@@ -32,6 +33,8 @@ from lunshare.drivers.values import (
     Volume,
     iscsi_name,
 )
+
+LOG = logging.getLogger(__name__)
 
 _LUN = 0
 
@@ -82,6 +85,23 @@ class LioTarget(TargetDriver):
             help="Whether a host must log in with its own secret (CHAP). Without it,"
             " any host that uses the initiator name of another has its access.",
         ),
+        cfg.BoolOpt(
+            "portal_firewall",
+            default=False,
+            help="Whether only hosts with an attachment can open a connection to the"
+            " portals: those at the ip of their connector, and all in"
+            " initiator_networks. The root helper keeps the nftables table"
+            " 'inet lunshare' for that. Connections that exist are not ended. Only"
+            " lunshared does this; cinder-volume admits everybody.",
+        ),
+        cfg.ListOpt(
+            "initiator_networks",
+            default=[],
+            help="Networks from which any host may connect to the portals, such as"
+            " 192.0.2.0/24. Needed with portal_firewall where the ip of a host's"
+            " connector (for Nova: my_ip) is not the address from which it connects,"
+            " and for all paths but one of a host with several.",
+        ),
         cfg.FloatOpt(
             "lio_deadline",
             default=30.0,
@@ -97,6 +117,8 @@ class LioTarget(TargetDriver):
         self._deadline = float(options["lio_deadline"])
         self._prefix = str(options["target_prefix"]).lower()
         iscsi_name(f"{self._prefix}volume-{uuid.UUID(int=0)}", "target_prefix")
+        self._networks = [_network(text) for text in options["initiator_networks"]]
+        self._lacks_nftables = False
         addresses = {
             "target_ip_address": [options["target_ip_address"]],
             "target_secondary_ip_addresses": options["target_secondary_ip_addresses"],
@@ -146,6 +168,51 @@ class LioTarget(TargetDriver):
         timeout = self._deadline
         export = self.root.call("lio.live", timeout=timeout, volume_id=volume_id)
         return None if export is None else _live(export)
+
+    @property
+    def guards_portals(self) -> bool:
+        return bool(self.options["portal_firewall"]) and not self._lacks_nftables
+
+    def admit(self, address: str, wanted: bool) -> bool:
+        if not self.guards_portals:
+            return True
+        return bool(
+            self.root.call(
+                "firewall.admit",
+                timeout=self._deadline,
+                backend=self.name,
+                address=address,
+                wanted=wanted,
+            )
+        )
+
+    def admit_all(self, addresses: Collection[str]) -> tuple[str, ...]:
+        if not self.options["portal_firewall"]:
+            return self._firewall("remove")
+        try:
+            changes = self._firewall(
+                "apply",
+                portals=[asdict(portal) for portal in self._portals],
+                addresses=sorted(addresses),
+                networks=self._networks,
+            )
+        except Unsupported as error:
+            if not self._lacks_nftables:
+                LOG.warning("[%s] everybody reaches the portals: %s", self.name, error)
+            self._lacks_nftables = True
+            return ()
+        self._lacks_nftables = False
+        return changes
+
+    def _firewall(self, verb: str, **arguments: Any) -> tuple[str, ...]:
+        return tuple(
+            self.root.call(
+                f"firewall.{verb}",
+                timeout=self._deadline,
+                backend=self.name,
+                **arguments,
+            )
+        )
 
     def connection_info(self, volume: Volume, connector: Connector) -> dict[str, Any]:
         portals = [str(portal) for portal in self._portals]
@@ -205,6 +272,18 @@ def _portal_of_this_node(option: str, address: str, port: int) -> Portal:
             " keepalived)"
         )
     raise InvalidValue(option, address, remedy)
+
+
+def _network(text: str) -> str:
+    """Return a network in its canonical form.
+
+    :raises InvalidValue: it is not one.
+    """
+    try:
+        return str(ipaddress.ip_network(text))
+    except ValueError:
+        remedy = "give a network such as 192.0.2.0/24, without bits behind its prefix"
+        raise InvalidValue("initiator_networks", text, remedy) from None
 
 
 def _addresses() -> set[ipaddress.IPv4Address | ipaddress.IPv6Address]:

@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from lunshare.drivers.errors import HelperRefused, Misconfigured
+from lunshare.drivers.errors import HelperRefused, Misconfigured, Unsupported
 from lunshare.drivers.values import Portal
 from lunshare.helper import requests
 from lunshare.helper.firewall import firewall_requests, nftables, portal_rules
@@ -92,6 +92,10 @@ class FirewallVerbs:
     ) -> list[str]:
         """Remove what concerns one backend; return what changed."""
         backend = firewall_requests.backend(arguments)
+        try:
+            nftables.require_library()
+        except Unsupported:
+            return []  # there is none to remove
         return self._changed(lambda: _remove(backend), seconds, is_gone)
 
     def _changed(

@@ -16,7 +16,7 @@ from oslo_log import log
 from lunshare.agent.backends import Backends, translated
 from lunshare.agent.db import attachments, types, volumes
 from lunshare.agent.db.sqlite.engine import Connection, Database, now
-from lunshare.agent.model.errors import BackendFailed
+from lunshare.agent.model.errors import AgentError, BackendFailed
 from lunshare.agent.model.records import (
     RESERVATIONS,
     YES,
@@ -31,6 +31,7 @@ from lunshare.agent.service.attachments import (
     refusals,
     wanted_state,
 )
+from lunshare.agent.service.attachments.admissions import Admissions
 from lunshare.agent.service.attachments.wanted_state import Wanted
 from lunshare.agent.service.driver_values import driver_volume
 from lunshare.agent.service.instance_gate import Check
@@ -51,6 +52,7 @@ class Access:
 
     def __init__(self, db: Database, backends: Backends) -> None:
         self._db, self._backends = db, backends
+        self.admissions = Admissions(db, backends)
 
     def apply(
         self, volume: Volume, only: str | None = None, wanted: Wanted | None = None
@@ -119,6 +121,7 @@ class Access:
         """
         try:
             row = self.detach_replaced(row)
+            self.admissions.update(volume.backend, row)
             self.apply(volume, row.initiator, wanted)
             stored: dict[str, Any] = {
                 "connection_info": self._connection_info(volume, row, wanted),
@@ -208,6 +211,7 @@ class Access:
             if isinstance(error, BackendFailed):
                 raise refusals.still_open(row, error) from error
             raise
+        self._end_admission(volume, row)
         if not self._backends[volume.backend].drivers.target.abilities.fences:
             LOG.warning(
                 "[%s] session not ended: attachment=%s volume=%s: its target ends no"
@@ -215,6 +219,21 @@ class Access:
                 row.attached_host,
                 row.id,
                 row.volume_id,
+            )
+
+    def _end_admission(self, volume: Volume, row: Attachment) -> None:
+        """Close the portals to the host, unless other rows want it there.
+
+        Its access is closed already; if this fails, the next reconcile repeats it.
+        """
+        try:
+            self.admissions.update(volume.backend, row)
+        except AgentError as error:
+            LOG.warning(
+                "[%s] the portals are still open to this host: attachment=%s: %s",
+                row.attached_host,
+                row.id,
+                error,
             )
 
     def detach_failed(self, row: Attachment) -> None:
@@ -228,6 +247,7 @@ class Access:
             volume = volumes.require_row(connection, row.volume_id)
         for initiator in row.initiators:
             self.apply(volume, only=initiator)
+        self._end_admission(volume, row)
         with self._db.writing() as connection:
             attachments.set_values(
                 connection, row.id, initiator=None, former_initiator=None

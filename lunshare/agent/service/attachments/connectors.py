@@ -16,7 +16,7 @@ from lunshare.agent.model.records import Attachment, HostConnector
 from lunshare.agent.model.states import WANTED
 from lunshare.agent.service.attachments import wanted_state
 from lunshare.drivers.errors import InvalidValue
-from lunshare.drivers.values import iscsi_name
+from lunshare.drivers.values import host_address, iscsi_name
 
 _TEXT_MAX = 255
 #: Bytes of JSON. It is stored, and every list with it reads it; os-brick's has 600.
@@ -43,8 +43,14 @@ def parse(connector: Mapping[str, Any]) -> HostConnector:
         host=host or _text(connector, "host", None),
         mountpoint=_text(connector, "mountpoint", "na"),
         mode=wanted_state.parse_mode(connector.get("mode"), "connector.mode"),
-        sent=dict(connector),
+        sent=_with_plain_address(connector),
     )
+
+
+def _with_plain_address(connector: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the connector with its ip as rows are searched for it."""
+    plain = host_address(connector.get("ip"))
+    return dict(connector) if plain is None else {**connector, "ip": plain}
 
 
 def _check_size(connector: Mapping[str, Any]) -> None:
