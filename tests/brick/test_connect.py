@@ -149,6 +149,29 @@ def has_lock_open(pid: int) -> bool:
     return any(file.path.endswith("/lunshare-connect") for file in files)
 
 
+def test_a_session_of_an_ended_attachment_is_not_used_again(
+    api: Api, borrow: BorrowVolume
+) -> None:
+    """Its disk was given out as the new attachment's, and could not be read."""
+    volume = borrow()
+    code, text, error = lunshare("connect", volume, "--json")
+    assert code == 0, error
+    assert api.detach(json.loads(text)["attachment_id"])[0] == 200
+    assert api.attachments(volume) == []
+    code, text, error = lunshare("connect", volume)
+    (target,) = {
+        file.read_text().strip()
+        for file in Path("/sys/class/iscsi_session").glob("session*/targetname")
+    }
+    run("iscsiadm", "-m", "node", "-T", target, "-u")
+    assert (code, text) == (HOST, "")
+    assert error.startswith(f"lunshare: this host has a session to {target} of an ")
+    assert error.count("\n") == 1
+    assert api.attachments(volume) == []
+    with connected(volume) as mine:
+        write(mine["path"], "from this host")
+
+
 def test_a_login_that_fails_leaves_no_attachment(
     api: Api, borrow: BorrowVolume, tmp_path: Path
 ) -> None:

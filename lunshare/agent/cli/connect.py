@@ -71,6 +71,7 @@ def _connect(
         with signals.held():
             attachment = node.post("/attachments", {"attachment": body})["attachment"]
         keeps_session = _is_logged_in(attachment)
+        _refuse_old_session(attachment)
         path = initiator.connect(_connection(attachment))
         node.post(f"/attachments/{attachment['id']}/action", {"os-complete": None})
     except BaseException:
@@ -124,6 +125,24 @@ def _is_logged_in(attachment: dict[str, Any]) -> bool:
     connection = attachment["connection_info"]
     user = connection.get("auth_username")
     return user is not None and user in session_users(connection.get("target_iqn"))
+
+
+def _refuse_old_session(attachment: dict[str, Any]) -> None:
+    """Refuse to use a session of an attachment that has ended.
+
+    os-brick takes any session to a target for its own: its disk has no access, and its
+    bytes in the page cache are from before.
+
+    :raises InitiatorError: says how to end it.
+    """
+    connection = attachment["connection_info"]
+    target = connection.get("target_iqn")
+    if others := session_users(target) - {connection.get("auth_username")}:
+        raise InitiatorError(
+            f"this host has a session to {target} of an attachment that has ended"
+            f" (user {', '.join(sorted(others))}): end what uses its disk, then"
+            f" iscsiadm -m node -T {target} -u, and connect again"
+        )
 
 
 def _chosen(
