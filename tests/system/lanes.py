@@ -42,11 +42,13 @@ JUDGED = (
     "test_kernel_initiator",
     "test_lio_closing",
     "test_lio_killed",
+    "test_portal_firewall",
 )
 #: User-mode Linux has no process connector, which counts the processes. And in 6.12.101
 #: the daemon ends with SIGSEGV when the test reads its /proc/PID/mem (3 of 3; a small
-#: program with threads does not, and the stock kernels have no such fault).
-STOCK_ONLY = ("test_costs",)
+#: program with threads does not, and the stock kernels have no such fault). And its
+#: nf_tables has no tables of the family inet.
+STOCK_ONLY = ("test_costs", "test_portal_firewall")
 _AFTER = "test_after_"  # of a reboot and of a power cut: tests/system/run
 #: The kit on LVM takes longest. It has its own disks, helpers and names, so it can run
 #: beside the tests of the installed node.

@@ -52,7 +52,7 @@ TASK_FUNCTIONS = {
 class RawSession:
     """One login, without CHAP; LUN 0. Answers are texts: ``GOOD``, ``07/27/00``.
 
-    ``keys`` are sent with the login.
+    ``keys`` are sent with the login. Without ``iqn`` it is a discovery session.
     """
 
     def __init__(
@@ -147,8 +147,11 @@ class RawSession:
         )
 
     def _login(self, initiator: str, iqn: str, keys: Sequence[str]) -> None:
-        words = [f"InitiatorName={initiator}", f"TargetName={iqn}"]
-        words += ["SessionType=Normal", "HeaderDigest=None", "DataDigest=None"]
+        words = [f"InitiatorName={initiator}", "HeaderDigest=None", "DataDigest=None"]
+        if iqn:
+            words += [f"TargetName={iqn}", "SessionType=Normal"]
+        else:
+            words += ["SessionType=Discovery"]
         words += [f"{name}={value}" for name, value in _KEYS.items()]
         text = "\0".join([*words, *keys, ""]).encode()
         isid = bytes([0x80, 0, 0, 0, 0, 1])

@@ -1,0 +1,200 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Who is not attached reaches no portal: three attacks, from network namespaces."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from lunshare.drivers.targets.lio import LioTarget
+from tests.system.lio_fixtures import backing, driver, helper
+from tests.system.lio_node import Backing, HelperProcess, Node, initiator, run
+from tests.system.lio_node import target as plain_target
+from tests.system.raw_iscsi import RawSession
+
+__all__ = ["backing", "driver", "helper"]
+pytestmark = pytest.mark.system
+
+ADDRESS, PORT = "10.99.0.1", 3271
+PORTAL = f"{ADDRESS}:{PORT}"
+#: Namespaces: the host of another volume, and nobody's. Each address ends in .2.
+HOST, OUTSIDE = 1, 2
+TABLE = ("nft", "list", "table", "inet", "lunshare")
+READ = bytes([0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0])
+
+
+def address(space: int) -> str:
+    return f"10.99.{space}.2"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def spaces() -> Iterator[None]:
+    run("ip", "address", "add", f"{ADDRESS}/32", "dev", "lo")
+    for space in (HOST, OUTSIDE):
+        name, inside = f"lun-test-{space}", ("ip", "-n", f"lun-test-{space}")
+        run("ip", "netns", "add", name)
+        peer = ("type", "veth", "peer", "name", "veth0", "netns", name)
+        run("ip", "link", "add", f"lun-veth{space}", *peer)
+        run("ip", "address", "add", f"10.99.{space}.1/24", "dev", f"lun-veth{space}")
+        run("ip", "link", "set", f"lun-veth{space}", "up")
+        run(*inside, "address", "add", f"{address(space)}/24", "dev", "veth0")
+        run(*inside, "link", "set", "veth0", "up")
+        run(*inside, "route", "add", "default", "via", f"10.99.{space}.1")
+    yield
+    for space in (HOST, OUTSIDE):
+        run("ip", "netns", "delete", f"lun-test-{space}")
+    run("ip", "address", "delete", f"{ADDRESS}/32", "dev", "lo")
+
+
+def guarded(helper: HelperProcess, **options: object) -> LioTarget:
+    plain = plain_target(helper, address=ADDRESS, port=PORT)
+    options = {**plain.options, "portal_firewall": True, **options}
+    return LioTarget("test", options, helper.client())
+
+
+@pytest.fixture
+def wall(helper: HelperProcess, driver: LioTarget) -> Iterator[LioTarget]:
+    """The driver under test: only this node and HOST are admitted."""
+    created = guarded(helper)
+    created.admit_all({ADDRESS, address(HOST)})
+    yield created
+    guarded(helper, portal_firewall=False).admit_all(())
+
+
+@pytest.fixture
+def node(helper: HelperProcess, wall: LioTarget, backing: Backing) -> Iterator[Node]:
+    created = Node(helper, wall, backing)
+    created.apply(a="rw")
+    yield created
+    created.close()
+
+
+@contextlib.contextmanager
+def attack(space: int, what: str, count: int = 1, *names: str) -> Iterator[int]:
+    """How many connections the attack has; they are held inside the ``with``."""
+    words = ["ip", "netns", "exec", f"lun-test-{space}", sys.executable]
+    words += ["-m", "tests.system.portal_attacks", what, ADDRESS, str(PORT)]
+    with subprocess.Popen(
+        [*words, str(count), *names],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout
+        yield int(process.stdout.readline())
+
+
+def session(node: Node) -> RawSession:
+    return RawSession(initiator("a"), node.iqn, PORTAL)
+
+
+def reads(victim: RawSession) -> str:
+    """The answer to a READ, after the unit attentions of a new session."""
+    answers = (victim.command(READ, "R", bytes(512)) for _ in range(4))
+    return next((text for text in answers if not text.startswith("06/")), "none")
+
+
+def login_seconds(node: Node) -> float:
+    began = time.monotonic()
+    node.login("b", portal=PORTAL).close()
+    return time.monotonic() - began
+
+
+def test_from_an_address_outside_no_attack_reaches_the_target(node: Node) -> None:
+    node.apply(a="rw", b="ro")
+    victim = session(node)
+    assert reads(victim) == "GOOD"
+    names = node.iqn, initiator("a")
+    for what, count, more in (
+        ("reinstate", 1, names),
+        ("idle", 4, ()),
+        ("discovery", 200, ()),
+    ):
+        with attack(OUTSIDE, what, count, *more) as opened:
+            assert opened == 0, what
+            assert login_seconds(node) < 5
+            assert reads(victim) == "GOOD", what
+    assert address(OUTSIDE) in run(*TABLE)
+    victim.close()
+
+
+def test_without_the_firewall_the_same_login_ends_the_session(
+    node: Node, helper: HelperProcess
+) -> None:
+    victim = session(node)
+    guarded(helper, portal_firewall=False).admit_all(())
+    with attack(OUTSIDE, "reinstate", 1, node.iqn, initiator("a")) as opened:
+        assert opened == 1
+        assert reads(victim) != "GOOD"
+    victim.close()
+
+
+def test_an_address_is_admitted_and_not_any_more(node: Node, wall: LioTarget) -> None:
+    assert wall.admit(address(OUTSIDE), True)
+    with attack(OUTSIDE, "idle") as opened:
+        assert opened == 1
+        assert wall.admit(address(OUTSIDE), False)
+        with attack(OUTSIDE, "idle") as more:
+            assert more == 0
+
+
+def test_a_network_is_admitted(node: Node, helper: HelperProcess) -> None:
+    wall = guarded(helper, initiator_networks=["10.99.2.0/24"])
+    assert wall.admit_all({ADDRESS})
+    with attack(OUTSIDE, "idle") as outside, attack(HOST, "idle") as host:
+        assert (outside, host) == (1, 0)
+
+
+def test_one_host_has_a_bounded_rate_and_leaves_the_logins_of_others(
+    node: Node,
+) -> None:
+    node.apply(a="rw", b="ro")
+    victim = session(node)
+    with attack(HOST, "discovery", 200) as opened:
+        assert 0 < opened <= 200
+        assert login_seconds(node) < 5
+        assert reads(victim) == "GOOD"
+    victim.close()
+
+
+def test_a_table_that_was_deleted_or_changed_is_found_and_made_again(
+    node: Node, wall: LioTarget, helper: HelperProcess
+) -> None:
+    wanted = {ADDRESS, address(HOST)}
+    run("nft", "add", "table", "inet", "foreign")
+    run("nft", "add", "chain", "inet", "foreign", "mine")
+    victim = session(node)
+    try:
+        assert wall.admit_all(wanted) == ()
+        run("nft", "delete", "table", "inet", "lunshare")
+        assert not wall.admit(address(HOST), True)
+        assert wall.admit_all(wanted) == ("table inet lunshare created",)
+        run("nft", "insert", "rule", "inet", "lunshare", "input", "accept")
+        assert len(wall.admit_all(wanted)) == 1
+        run("nft", "add", "element", "inet", "lunshare", "hosts4-test", "{ 10.99.2.2 }")
+        assert len(wall.admit_all(wanted)) == 1
+        with attack(OUTSIDE, "idle") as opened:
+            assert opened == 0
+        assert reads(victim) == "GOOD"
+        assert "chain mine" in run("nft", "list", "ruleset")
+    finally:
+        run("nft", "delete", "table", "inet", "foreign")
+        victim.close()
+
+
+def test_a_killed_helper_leaves_the_table_as_it_was(
+    node: Node, helper: HelperProcess
+) -> None:
+    helper.kill()
+    helper.wait()
+    with attack(OUTSIDE, "idle") as opened:
+        assert opened == 0
+    helper.start()
+    node.helper, node.driver = helper, guarded(helper)
+    assert node.driver.admit_all({ADDRESS, address(HOST)}) == ()
