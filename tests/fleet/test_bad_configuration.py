@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from lunshare.drivers.protocol import frames
+from lunshare.drivers.protocol.messages import PROTOCOL
 from tests.fleet.stack import OTHER, THICK, THIN, Stack
 from tests.stands.waiting import until
 from tests.unit.helper_process import HelperProcess
@@ -35,7 +36,7 @@ WRONG = {
         "the root helper does not answer at /nowhere/helper.sock",
     ),
     "foreign": ("volume_group = foreign\n{helper}", "foreign"),
-    "newer": ("{newer}", "speaks protocol 9"),
+    "newer": ("{newer}", f"speaks protocol {PROTOCOL + 1}"),
 }
 
 
@@ -50,7 +51,7 @@ def helper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HelperProcess]:
 
 @pytest.fixture(scope="module")
 def newer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The socket of a helper of protocol 9."""
+    """The socket of a helper of the next protocol."""
     path = tmp_path_factory.mktemp("newer") / "helper.sock"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
@@ -69,8 +70,8 @@ def _refuse_all(listener: socket.socket) -> None:
             return
         with connection:
             frames.receive(connection)
-            answer = {"protocol": 9, "error": "helper-version", "fields": ["newer"]}
-            frames.send(connection, answer)
+            fields = {"error": "helper-version", "fields": ["newer"]}
+            frames.send(connection, {"protocol": PROTOCOL + 1, **fields})
 
 
 def test_wrong_backends_are_down_and_others_work(
