@@ -45,7 +45,9 @@ access closed. At the end the target has what the rows ask for.
 
 A volume that is `readonly` gives every new attachment the mode `ro`, at the target too.
 The flag changes only while the volume is `available`, so no existing attachment changes
-its mode.
+its mode. The writers policy of a volume (`lunshare:writers`, `lunshare:max_writers`)
+does the same for each host that it does not let write
+([0036](decisions/0036-who-may-write.md)).
 """
 
 

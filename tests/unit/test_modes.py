@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which mode an attachment gets; that one file decides it."""
+"""Which mode an attachment gets; two files decide it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from lunshare.agent.model.states import AttachStatus, VolumeStatus
 from lunshare.agent.service.attachments import wanted_state
 
 AGENT = Path(__file__).resolve().parents[2] / "lunshare" / "agent"
-DECIDING = {"service/attachments/wanted_state.py"}
+DECIDING = {
+    "service/attachments/wanted_state.py",
+    "service/attachments/writers_policy.py",
+}
 
 RO, RW = Mode.RO, Mode.RW
 

@@ -174,6 +174,10 @@ def test_a_list_of_any_length_is_refused(database: Database):
             lambda connection: attachments.any_wanted(connection, VOLUME.id),
             "attachments_of_volume (volume_id=? AND deleted=? AND attach_status=?)",
         ),
+        (
+            lambda connection: attachments.writers(connection, VOLUME.id),
+            "attachments_that_may_write (volume_id=?)",
+        ),
     ],
 )
 def test_a_statement_uses_its_index_whichever_was_created_last(

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from lunshare.agent.db import paging
 from lunshare.agent.db.record_columns import RecordColumns
-from lunshare.agent.db.schema import VOLUME_ATTACHMENT, VOLUMES
+from lunshare.agent.db.schema import MAY_WRITE, VOLUME_ATTACHMENT, VOLUMES
 from lunshare.agent.db.sqlite.engine import now
 from lunshare.agent.db.sqlite.prepared import Prepared
 from lunshare.agent.model.errors import existing
@@ -62,6 +62,10 @@ _BRIEF = BRIEF.prepared(
 _OF_INITIATOR = _FIELDS.prepared(
     _ALL.where(_THIS, _A.initiator == sa.bindparam("initiator"), _HERE).order_by(*_AGE),
     index="attachments_of_initiator",
+)
+_WRITERS = _FIELDS.prepared(
+    _ALL.where(_THIS, _HERE, MAY_WRITE).order_by(*_AGE),
+    index="attachments_that_may_write",
 )
 _ANY_WANTED = Prepared(
     sa.select(_A.id)
@@ -224,6 +228,14 @@ def unanswered(connection: sa.Connection, volume_id: str) -> list[Attachment]:
 def mark_answered(connection: sa.Connection, ids: Sequence[str]) -> None:
     """Note that the clients have had time to receive these attachments."""
     connection.execute(_ANSWER, [{"_id": attachment_id} for attachment_id in ids])
+
+
+def writers(connection: sa.Connection, volume_id: str) -> list[Attachment]:
+    """Return the complete attachments whose hosts may be writing, oldest first.
+
+    Also those whose access could not be closed.
+    """
+    return _WRITERS.rows(connection, {"volume_id": volume_id})
 
 
 def any_wanted(connection: sa.Connection, volume_id: str) -> bool:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from lunshare.agent.model.errors import Invalid
+from lunshare.drivers import writers
+from lunshare.drivers.errors import InvalidValue
 
 _ITEMS = 512
 #: Characters of all keys and values. Cinder's 128 items with keys and values of 255
@@ -18,8 +20,13 @@ _SIZES = {"metadata": 65_536, "image_metadata": 262_144}
 def check(columns: Mapping[str, Any]) -> None:
     """Check what is about to be written to a row, among it perhaps metadata.
 
-    :raises Invalid: it has too many items, or they are too large together.
+    :raises Invalid: it has too many items, or they are too large together; or its
+        writers policy has no meaning.
     """
+    try:
+        writers.check(columns.get("metadata") or {}, "metadata")
+    except InvalidValue as error:
+        raise Invalid(str(error)) from error
     for name, most in _SIZES.items():
         items: Mapping[str, str | None] = columns.get(name) or {}
         size = sum(len(key) + len(value or "") for key, value in items.items())

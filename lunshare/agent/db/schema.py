@@ -353,6 +353,15 @@ sa.Index(
     sqlite_where=VOLUME_ATTACHMENT.c.deleted == sa.false(),
     _table=VOLUME_ATTACHMENT,
 )
+#: An access that may be rw: its own, or that of the initiator before its connector.
+MAY_WRITE = sa.text(
+    "(attach_mode = 'rw' AND initiator IS NOT NULL OR leaving IS NOT NULL)"
+)
+sa.Index(
+    "attachments_that_may_write",
+    VOLUME_ATTACHMENT.c.volume_id,
+    sqlite_where=sa.and_(VOLUME_ATTACHMENT.c.deleted == sa.false(), MAY_WRITE),
+)
 _live("attachments_page", VOLUME_ATTACHMENT, "created_at", "id")
 _live("attachments_of_instance", VOLUME_ATTACHMENT, "instance_uuid")
 # These two cover all rows: when a volume is purged, SQLite searches its rows here for

@@ -16,6 +16,7 @@ from lunshare.agent.db.schema import (
     VOLUME_TYPES,
 )
 from lunshare.agent.db.sqlite.engine import now
+from lunshare.agent.db.sqlite.prepared import Prepared
 from lunshare.agent.model.errors import Conflict
 from lunshare.agent.model.records import VolumeType
 
@@ -27,6 +28,9 @@ _ENCRYPTED = (
     .where(TYPE_ENCRYPTION.c.volume_type_id == _T.id)
     .correlate(VOLUME_TYPES)
     .exists()
+)
+_SPECS = Prepared(
+    sa.select(_S.key, _S.value).where(_S.volume_type_id == sa.bindparam("type_id"))
 )
 _ROWS = sa.select(VOLUME_TYPES, _ENCRYPTED.label("encrypted"))
 
@@ -93,6 +97,12 @@ def get_spec(connection: sa.Connection, type_id: str, key: str) -> str | None:
     query = sa.select(_S.value).where(_S.volume_type_id == type_id, _S.key == key)
     value: str | None = connection.execute(query).scalar()
     return value
+
+
+def get_specs(connection: sa.Connection, type_id: str) -> dict[str, str]:
+    """Return the extra specs of a type."""
+    rows = _SPECS.rows(connection, {"type_id": type_id})
+    return {row.key: row.value for row in rows}
 
 
 def delete_spec(connection: sa.Connection, type_id: str, key: str) -> bool:

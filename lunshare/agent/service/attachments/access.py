@@ -9,6 +9,7 @@ caller has the volume's lock, and has committed what it wants before it calls.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from oslo_log import log
@@ -30,12 +31,15 @@ from lunshare.agent.service.attachments import (
     connectors,
     refusals,
     wanted_state,
+    writers_policy,
 )
 from lunshare.agent.service.attachments.admissions import Admissions
 from lunshare.agent.service.attachments.wanted_state import Wanted
 from lunshare.agent.service.driver_values import driver_volume
 from lunshare.agent.service.instance_gate import Check
 from lunshare.agent.service.types import qos
+from lunshare.drivers import writers
+from lunshare.drivers.writers import WritersPolicy
 
 LOG = log.getLogger(__name__)
 
@@ -303,6 +307,42 @@ def read_wanted(connection: Connection, volume_id: str, only: str | None) -> Wan
         attachments.of_initiator(connection, volume_id, only),
         others=lambda: attachments.any_wanted(connection, volume_id),
     )
+
+
+def allowed_mode(
+    connection: Connection, volume: Volume, row: Attachment, mode: Mode, *, asked: bool
+) -> Mode:
+    """Return the mode that the volume's writers policy leaves of ``mode`` for a row.
+
+    ``asked``: a client has named the mode for this row; else it is a default.
+
+    :raises Conflict: it is rw, has been asked for, and the policy does not allow it.
+    """
+    policy = _read_policy(connection, volume)
+    if policy is None:
+        return mode
+    present = partial(attachments.writers, connection, volume.id)
+    return writers_policy.lower(policy, row, mode, present, asked=asked)
+
+
+def check_writers(connection: Connection, volume: Volume) -> None:
+    """Check that a volume's policy, as it is now, allows the access that hosts have.
+
+    :raises Conflict: names the attachments in the way.
+    """
+    policy = _read_policy(connection, volume)
+    if policy is None:
+        return
+    present = attachments.writers(connection, volume.id)
+    rows = writers_policy.excluded(policy, present)
+    if rows:
+        raise refusals.writers_in_the_way(volume.id, rows)
+
+
+def _read_policy(connection: Connection, volume: Volume) -> WritersPolicy | None:
+    type_id = volume.volume_type_id
+    specs = types.get_specs(connection, type_id) if type_id else {}
+    return writers.policy(volume.metadata, specs)
 
 
 def _start_delete(

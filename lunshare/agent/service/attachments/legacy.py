@@ -40,7 +40,12 @@ from lunshare.agent.service.attachments import (
     refusals,
     wanted_state,
 )
-from lunshare.agent.service.attachments.access import Access, read_wanted, with_secrets
+from lunshare.agent.service.attachments.access import (
+    Access,
+    allowed_mode,
+    read_wanted,
+    with_secrets,
+)
 from lunshare.agent.service.attachments.service import Attachments
 from lunshare.agent.service.instance_gate import Check, InstanceGate
 from lunshare.agent.service.sharing import check_visible
@@ -150,7 +155,8 @@ class LegacyActions:
         :raises NotFound: the volume.
         :raises Invalid: its status allows no attachment; it is readonly and the mode
             rw; or several hosts are being attached and ``host`` is none of them.
-        :raises Conflict: the initiator has it in the other mode.
+        :raises Conflict: the initiator has it in the other mode, or the writers policy
+            does not allow rw.
         :raises BackendFailed: the mode could not be changed; nothing is open.
         """
         check_visible(self._db, ctx, volume_id)
@@ -166,7 +172,18 @@ class LegacyActions:
                     connection, ctx, volume_id, (instance, host), refusal
                 )
                 wanted_state.check_writable(volume, mode)
-                new_mode = wanted_state.choose_open_mode(volume, mode, row.mode)
+                named = replace(
+                    row,
+                    instance_uuid=instance or row.instance_uuid,
+                    attached_host=host or row.attached_host,
+                )
+                new_mode = allowed_mode(
+                    connection,
+                    volume,
+                    named,
+                    wanted_state.choose_open_mode(volume, mode, row.mode),
+                    asked=mode is not None,
+                )
                 self._access.check_support(volume, new_mode)
                 wanted = None
                 if row.initiator is not None and row.mode is not new_mode:

@@ -4,9 +4,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lunshare.agent.backends import NodeBackend
 from lunshare.agent.model.errors import BackendFailed, Busy, Conflict
 from lunshare.agent.model.records import Attachment, Mode
+from lunshare.drivers.writers import MAX_WRITERS, WRITERS, among
 
 
 def mixed_modes(other: Attachment, mode: Mode) -> Conflict:
@@ -17,6 +20,40 @@ def mixed_modes(other: Attachment, mode: Mode) -> Conflict:
         " one write-protect bit; detach the other first, use another initiator"
         " name, or set mixed_modes_per_host = widen",
         attachment_id=other.id,
+    )
+
+
+def not_a_writer(row: Attachment) -> Conflict:
+    """Return the 409 for rw of a host that the writers policy does not name."""
+    names = [row.instance_uuid, row.attached_host, row.initiator]
+    return Conflict(
+        f"attachment mode rw: {WRITERS} of volume {row.volume_id} or of its type does"
+        f" not name {among(filter(None, names)) or 'this attachment'}; attach it ro, or"
+        " have it added to the list"
+    )
+
+
+def too_many_writers(
+    row: Attachment, most: int, others: Sequence[Attachment]
+) -> Conflict:
+    """Return the 409 for rw of one host more than may write."""
+    ids = [other.id for other in others]
+    return Conflict(
+        f"attachment mode rw: {MAX_WRITERS} of volume {row.volume_id} or of its type is"
+        f" {most}, and it has {len(others)} rw attachments"
+        f" ({among(ids) or 'none'}); attach it ro, or delete one of those first",
+        attachment_ids=ids,
+    )
+
+
+def writers_in_the_way(volume_id: str, rows: Sequence[Attachment]) -> Conflict:
+    """Return the 409 for a writers policy that would exclude hosts that may write."""
+    ids = [row.id for row in rows]
+    return Conflict(
+        f"{WRITERS}, {MAX_WRITERS}: volume {volume_id} has rw attachments that this"
+        f" policy would not allow ({among(ids)}); delete them first, and attach their"
+        " hosts again",
+        attachment_ids=ids,
     )
 
 

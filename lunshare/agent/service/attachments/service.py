@@ -21,6 +21,7 @@ from lunshare.agent.model.errors import AgentError, Conflict
 from lunshare.agent.model.records import (
     Attachment,
     HostConnector,
+    Mode,
     NewAttachment,
     Page,
     RequestContext,
@@ -35,6 +36,7 @@ from lunshare.agent.service.attachments import (
 )
 from lunshare.agent.service.attachments.access import (
     Access,
+    allowed_mode,
     read_wanted,
     with_secrets,
 )
@@ -201,13 +203,13 @@ class Attachments:
     ) -> Attachment:
         """Write which access is wanted; the caller commits it before it is opened.
 
-        :raises Conflict: its status, the other mode of the initiator, or the target
-            does not allow it.
+        :raises Conflict: its status, the other mode of the initiator, the target or
+            the volume's writers policy does not allow it.
         """
         self._access.check_initiator(volume, connector)
         initiator = connector.initiator
         same = attachments.of_initiator(connection, row.volume_id, initiator)
-        mode = wanted_state.choose_open_mode(volume, row.mode, connector.mode)
+        mode = _opened_mode(connection, volume, row, connector)
         former_initiator = None if row.initiator == initiator else row.initiator
         self._access.check_support(volume, mode, former_initiator)
         other = wanted_state.find_other_mode(same, row.id, mode)
@@ -289,13 +291,15 @@ class Attachments:
         """Note that the host uses the volume. Can be repeated.
 
         :raises NotFound: the attachment.
-        :raises Conflict: the attachment is detaching, or in an error.
+        :raises Conflict: the attachment is detaching, or in an error; or it is a
+            reservation for a host that the volume's writers policy keeps from writing.
         """
         volume_id = self._require(attachment_id, ctx).volume_id
         with (
             self._locks.volume(volume_id, f"the completion of {attachment_id}"),
             self._db.writing() as connection,
         ):
+            _check_completion(connection, attachment_id)
             is_changed = attachments.change_status(
                 connection,
                 attachment_id,
@@ -343,6 +347,35 @@ def _new_row(ctx: RequestContext, volume: Volume, new: NewAttachment) -> Attachm
         legacy=new.legacy,
         user_id=ctx.user_id,
     )
+
+
+def _opened_mode(
+    connection: Connection, volume: Volume, row: Attachment, connector: HostConnector
+) -> Mode:
+    """Return the mode in which a row is opened to the host of a connector.
+
+    A row that was open before has the mode that was decided then.
+
+    :raises Conflict: rw was asked for, and the writers policy does not allow it.
+    """
+    mode = wanted_state.choose_open_mode(volume, row.mode, connector.mode)
+    is_new = row.status is AttachStatus.RESERVED
+    asked = (connector.mode, row.mode if is_new else None)
+    opened = replace(
+        row, attached_host=connector.host, initiator=connector.initiator, mode=mode
+    )
+    return allowed_mode(connection, volume, opened, mode, asked=mode in asked)
+
+
+def _check_completion(connection: Connection, attachment_id: str) -> None:
+    """Check a reservation that is completed without a connector, and says rw.
+
+    :raises Conflict: the volume's writers policy does not allow it.
+    """
+    row = attachments.require(connection, attachment_id)
+    if row.initiator is None and row.mode is not None:
+        volume = volumes.require_row(connection, row.volume_id)
+        allowed_mode(connection, volume, row, row.mode, asked=True)
 
 
 def _available_volume(connection: Connection, row: Attachment) -> Volume:

@@ -19,6 +19,8 @@ from lunshare.agent.model.records import (
     VolumeType,
 )
 from lunshare.agent.service.types.type_access import require_type
+from lunshare.drivers import writers
+from lunshare.drivers.errors import InvalidValue
 
 
 class Types:
@@ -104,7 +106,8 @@ class Types:
     ) -> VolumeType:
         """Create a type.
 
-        :raises Invalid: two of the extra specs exclude each other.
+        :raises Invalid: two of the extra specs exclude each other, or one of lunshare's
+            own has no meaning.
         :raises Conflict: another type has the name.
         """
         kind = VolumeType(
@@ -200,6 +203,10 @@ def check_unused(connection: Connection, kind: VolumeType) -> None:
 
 
 def _check_specs(specs: Mapping[str, str]) -> Mapping[str, str]:
+    try:
+        writers.check(specs, "extra_specs")
+    except InvalidValue as error:
+        raise Invalid(str(error)) from error
     if specs.get(RESERVATIONS, YES) not in (YES, NO):
         raise Invalid(f"extra_specs {RESERVATIONS}: give '{YES}' or '{NO}'")
     if specs.get("multiattach") == YES and specs.get("cacheable"):

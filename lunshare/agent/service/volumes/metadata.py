@@ -5,14 +5,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from lunshare.agent.db import attachments, volumes
 from lunshare.agent.db.sqlite.engine import Connection, Database
 from lunshare.agent.model.errors import Invalid, existing
 from lunshare.agent.model.records import RequestContext, Volume
 from lunshare.agent.model.states import VolumeStatus
+from lunshare.agent.service.attachments import access
 from lunshare.agent.service.attachments.plain_volumes import reserves
 from lunshare.agent.service.volumes.rows import wrong_status
+from lunshare.drivers import writers
 
 Change = Callable[[Mapping[str, str]], Mapping[str, str]]
 
@@ -29,13 +32,15 @@ class VolumeMetadata:
         """Write what ``change`` returns for the present metadata, and return it.
 
         :raises NotFound: the volume.
-        :raises Invalid: it is in maintenance.
+        :raises Invalid: it is in maintenance, or its writers policy has no meaning.
+        :raises Conflict: hosts may write that this policy would exclude.
         """
         with self._db.writing() as connection:
             volume = volumes.require(connection, volume_id, ctx)
             check_not_in_maintenance(volume)
             changed = dict(change(volume.metadata))
             volumes.update(connection, volume_id, {"metadata": changed})
+            check_writers(connection, volume, changed)
         return changed
 
     def change_image(
@@ -95,6 +100,17 @@ def check_not_in_maintenance(volume: Volume) -> None:
     """
     if volume.own_status is VolumeStatus.MAINTENANCE:
         raise wrong_status(volume, "changed", "in another status")
+
+
+def check_writers(
+    connection: Connection, volume: Volume, metadata: Mapping[str, str]
+) -> None:
+    """Check that new metadata excludes no host that may write now.
+
+    :raises Conflict: it does.
+    """
+    if any(volume.metadata.get(key) != metadata.get(key) for key in writers.KEYS):
+        access.check_writers(connection, replace(volume, metadata=metadata))
 
 
 def _check_unused(connection: Connection, volume: Volume) -> None:

@@ -26,6 +26,7 @@ from lunshare.agent.model.errors import (
 from lunshare.agent.model.quota_table import GIGABYTES, SNAPSHOTS, VOLUMES
 from lunshare.agent.model.records import RequestContext, Volume, VolumeType
 from lunshare.agent.model.states import VolumeStatus
+from lunshare.agent.service.attachments import access
 from lunshare.agent.service.driver_values import size_bytes
 from lunshare.agent.service.jobs.job_runner import JobRunner
 from lunshare.agent.service.jobs.wiper import Wiper
@@ -94,8 +95,9 @@ class VolumeMigrator:
         :raises Invalid: it already has the type; its backend does not meet the
             type's extra specs and a migration is not allowed; or it has
             attachments, snapshots or clones that do not allow it.
-        :raises Conflict: it or the type has just changed, or the old disk of its
-            last migration still exists.
+        :raises Conflict: it or the type has just changed, the old disk of its last
+            migration still exists, or the type's writers policy would exclude hosts
+            that may write.
         :raises Exhausted: no other backend has space, or a quota of the new type.
         :raises BackendFailed: it could not be migrated, and is as it was.
         """
@@ -248,6 +250,7 @@ class VolumeMigrator:
                 raise _wrong_status(connection, volume, "retyped")
             self._check_quota(connection, volume, kind)
             project, counted = volume.project_id, (SNAPSHOTS, GIGABYTES)
+            access.check_writers(connection, volumes.require_row(connection, volume.id))
             if snapshots.set_type(connection, volume.id, project, kind.id):
                 self._quotas.check(connection, project, kind.id, *counted, totals=False)
 

@@ -37,7 +37,10 @@ from lunshare.agent.service.volumes.delete_rules import (
     remove_unplaced,
     start_snapshot_deletes,
 )
-from lunshare.agent.service.volumes.metadata import check_not_in_maintenance
+from lunshare.agent.service.volumes.metadata import (
+    check_not_in_maintenance,
+    check_writers,
+)
 from lunshare.agent.service.volumes.rows import (
     VolumeRows,
     check_has_project,
@@ -155,11 +158,15 @@ class Volumes:
         """Change name, description or metadata.
 
         :raises NotFound: the volume.
-        :raises Invalid: it is in maintenance.
+        :raises Invalid: it is in maintenance, or its writers policy has no meaning.
+        :raises Conflict: hosts may write that this policy would exclude.
         """
         with self._db.writing() as connection:
-            check_not_in_maintenance(volumes.require(connection, volume_id, ctx))
+            volume = volumes.require(connection, volume_id, ctx)
+            check_not_in_maintenance(volume)
             volumes.update(connection, volume_id, changes)
+            if "metadata" in changes:
+                check_writers(connection, volume, changes["metadata"] or {})
         return self.get(ctx, volume_id)
 
     def delete(
