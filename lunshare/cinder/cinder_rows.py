@@ -15,7 +15,9 @@ from typing import Any
 from cinder import context, objects
 from lunshare.cinder import chap_secrets
 from lunshare.cinder.wanted_access import AttachmentRow, VolumeHosts
+from lunshare.drivers import writers
 from lunshare.drivers.values import Mode
+from lunshare.drivers.writers import WritersPolicy
 
 # Keys and values have up to 255 characters, and an iSCSI name has up to 223.
 _DIRECT = "lunshare:direct:"
@@ -39,6 +41,13 @@ class CinderRows:
         rows = objects.VolumeAttachmentList.get_all_by_volume_id(admin, volume.id)
         metadata = self._database.volume_admin_metadata_get(admin, volume.id)
         return _hosts(volume, rows, metadata)
+
+    def writers_policy(self, volume: Any) -> WritersPolicy | None:
+        """Return who may write, by the volume's metadata and its type's extra specs."""
+        admin = context.get_admin_context()
+        metadata = self._database.volume_metadata_get(admin, volume.id)
+        specs = volume.volume_type.extra_specs if volume.volume_type else None
+        return writers.policy(metadata, specs or {})
 
     def store_direct(self, volume: Any, initiator: str, mode: Mode) -> None:
         """Store a connection that has no attachment."""
@@ -95,6 +104,7 @@ def _hosts(
                 row.attach_mode,
                 row.connector,
                 chap_secrets.of_connection(row.connection_info or {}),
+                row.instance_uuid,
             )
             for row in rows
         ),

@@ -31,6 +31,7 @@ from lunshare.cinder.wanted_access import AttachmentRow, VolumeHosts
 from lunshare.drivers.backend import Backend
 from lunshare.drivers.errors import DiskBusy, Unsupported
 from lunshare.drivers.values import GIB, Connector, Mode, Volume
+from lunshare.drivers.writers import MAX_WRITERS, WRITERS
 
 LOG = logging.getLogger(__name__)
 
@@ -206,7 +207,7 @@ class HostConnections:
         If it cannot be answered or its row not be followed, it is closed again: Cinder
         stores no connector of it, so nothing else would ever close it.
         """
-        opening = self._new_opening(hosts, initiator, sent)
+        opening = self._new_opening(volume, hosts, initiator, sent)
         sent[wanted_access.CONNECTION] = opening.connection
         self._unfinished.start_opening(opening)
         try:
@@ -219,16 +220,45 @@ class HostConnections:
             raise
         return answer
 
+    def _limit(
+        self,
+        volume: Any,
+        hosts: VolumeHosts,
+        sent: Mapping[str, Any],
+        owners: Sequence[AttachmentRow] = (),
+    ) -> bool:
+        """Whether the volume's writers policy makes this host a reader.
+
+        :raises Unsupported: rw was asked for it.
+        """
+        policy = self._rows.writers_policy(volume)
+        opening = {each.initiator for each in self._unfinished.openings(hosts)}
+        opening -= {wanted_access.name_of(sent)}
+        if wanted_access.may_write(policy, hosts, sent, owners, opening):
+            return False
+        if sent.get("mode") == Mode.RW:
+            raise _not_a_writer(wanted_access.name_of(sent))
+        return True
+
     def _new_opening(
-        self, hosts: VolumeHosts, initiator: str, sent: Mapping[str, Any]
+        self,
+        volume: Any,
+        hosts: VolumeHosts,
+        initiator: str,
+        sent: MutableMapping[str, Any],
     ) -> Opening:
+        """:raises Unsupported: the host may not have this mode."""
         mode, rows = wanted_access.asked_mode(sent), hosts.rows_of(initiator)
+        owners = hosts.reserved or rows
+        sent.pop(wanted_access.LIMIT, None)
+        if mode is not Mode.RO and self._limit(volume, hosts, sent, owners):
+            sent[wanted_access.LIMIT] = str(Mode.RO)
+            mode = Mode.RO
         if mode is not None:
             for row in rows:
                 _need_same_mode(initiator, wanted_access.mode_of(row), mode, row.id)
             for opening in self._unfinished.openings(hosts, initiator):
                 _need_same_mode(initiator, opening.mode, mode, opening.attachment_id)
-        owners = hosts.reserved or rows
         attachment_id = owners[0].id if len(owners) == 1 else ""
         # Without a mode yet, it is read-only until cinder-api has stored one.
         access = wanted_access.connector(
@@ -245,6 +275,8 @@ class HostConnections:
         mode = wanted_access.asked_mode(sent) or Mode.RW
         if "mode" not in sent and hosts.readonly:
             mode = Mode.RO
+        if mode is Mode.RW and not _is_filled(volume):
+            mode = Mode.RO if self._limit(volume, hosts, sent) else mode
         self._rows.store_direct(volume, initiator, mode)
         opened = replace(hosts, direct={**hosts.direct, initiator: mode})
         access = wanted_access.connector(opened, initiator, mode, "")
@@ -387,6 +419,27 @@ class HostConnections:
         """Apply accesses to Cinder's volume; its type is read if there are any."""
         wanted = exported_volume(volume) if accesses else driver_volume(volume)
         return self._apply(wanted, accesses, only)
+
+
+def _is_filled(volume: Any) -> bool:
+    """Whether Cinder itself writes the volume's first bytes, and no host has it yet.
+
+    Then the writers policy, which is for hosts, would stop its own copy.
+    """
+    is_moved_to = str(volume.migration_status or "").startswith("target:")
+    return is_moved_to or volume.status in (
+        "creating",
+        "downloading",
+        "restoring-backup",
+    )
+
+
+def _not_a_writer(initiator: str) -> Unsupported:
+    return Unsupported(
+        f"mode rw for {initiator} by {WRITERS} and {MAX_WRITERS} of the volume and its"
+        " type",
+        "attach it ro, or change that metadata",
+    )
 
 
 def _need_same_mode(initiator: str, has: Mode, asked: Mode, attachment_id: str) -> None:

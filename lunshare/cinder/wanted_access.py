@@ -16,11 +16,15 @@ from typing import Any
 from lunshare.cinder import chap_secrets
 from lunshare.drivers.errors import DiskBusy, InvalidValue, Misconfigured
 from lunshare.drivers.values import Auth, Connector, Mode, iscsi_name
+from lunshare.drivers.writers import WritersPolicy
 
 #: The statuses of an attachment in which its host has access. Cinder stores the
 #: connector of a reserved one only after the driver's answer.
 OPEN = frozenset({"attaching", "attached"})
 RESERVED = "reserved"
+#: The key in a connector whose host the volume's writers policy kept from writing when
+#: it was attached; stored by Cinder as the next one.
+LIMIT = "lunshare_mode"
 #: The key in a connector that tells the attachments of one host apart. Cinder stores a
 #: connector as the driver leaves it (manager._connection_create, 27.0.0 to 29.0.0), and
 #: a detach sends what is stored.
@@ -41,6 +45,7 @@ class AttachmentRow:
     attach_mode: str | None
     connector: Mapping[str, Any] | None
     auth: Auth | None = None
+    server: str | None = None
 
     @property
     def connection(self) -> str:
@@ -186,9 +191,41 @@ def no_secret(volume_id: str, initiators: Iterable[str]) -> Misconfigured:
 
 def mode_of(row: AttachmentRow) -> Mode:
     """Return the mode of an attachment; read-only until cinder-api has stored one."""
+    if (row.connector or {}).get(LIMIT) == Mode.RO:
+        return Mode.RO
     if row.attach_mode == "null":
         return asked_mode(row.connector or {}) or Mode.RW
     return Mode.RW if row.attach_mode == Mode.RW else Mode.RO
+
+
+def may_write(
+    policy: WritersPolicy | None,
+    hosts: VolumeHosts,
+    sent: Mapping[str, Any],
+    owners: Collection[AttachmentRow],
+    opening: Collection[str],
+) -> bool:
+    """Whether a volume's writers policy lets the host with this connector write.
+
+    ``owners`` are the attachments of which one is being connected: each of them has to
+    be allowed, since Cinder does not say which it is. ``opening``: initiators that are
+    being given access, and may have it rw when Cinder has stored their mode.
+    """
+    if policy is None:
+        return True
+    initiator, host = name_of(sent), sent.get("host")
+    servers = {row.server for row in owners} or {None}
+    if not all(policy.names(server, host, initiator) for server in servers):
+        return False
+    if policy.most is None:
+        return True
+    ids = {row.id for row in owners}
+    writing = {initiator for initiator, mode in hosts.direct.items() if mode == Mode.RW}
+    for row in hosts.rows:
+        if row.id not in ids and row.open and mode_of(row) is Mode.RW:
+            writing.add(row.server or row.initiator)
+    mine = {server or initiator for server in servers}
+    return len(writing | {*opening} | mine) <= policy.most
 
 
 def asked_mode(sent: Mapping[str, Any]) -> Mode | None:

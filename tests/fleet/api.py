@@ -102,9 +102,9 @@ def snapshot(client: Client, volume_id: str) -> str:
     return str(found)
 
 
-def reserve(client: Client, volume_id: str, mode: str) -> str:
+def reserve(client: Client, volume_id: str, mode: str | None) -> str:
     """Create an attachment without a connector, as Nova does; return its id."""
-    body = {"volume_uuid": volume_id, "mode": mode}
+    body = {"volume_uuid": volume_id} | ({"mode": mode} if mode else {})
     return str(client("POST", "/attachments", {"attachment": body})["attachment"]["id"])
 
 
@@ -116,7 +116,9 @@ def connect(client: Client, attachment_id: str, host: str) -> Any:
     return info_of(client, attachment_id)
 
 
-def attach(client: Client, volume_id: str, host: str, mode: str) -> tuple[str, Any]:
+def attach(
+    client: Client, volume_id: str, host: str, mode: str | None
+) -> tuple[str, Any]:
     """Create, connect and complete; return the attachment's id and connection_info."""
     attachment_id = reserve(client, volume_id, mode)
     return attachment_id, connect(client, attachment_id, host)

@@ -124,6 +124,26 @@ def test_other_mode_for_the_same_host_is_refused(
     assert modes(stack, volume) == {"one": "ro"}
 
 
+def test_writers_policy_decides_for_hosts_without_a_mode(
+    stack: Stack, client: Client
+) -> None:
+    """In the metadata of the volume, which any client of Cinder sets."""
+    policy = {"lunshare:writers": "one,two", "lunshare:max_writers": "1"}
+    volume = api.create(client, THIN, metadata=policy)
+    for host in ("one", "two", "three"):
+        api.attach(client, volume, host, None)
+    expected = {"one": "rw", "two": "ro", "three": "ro"}
+    assert modes(stack, volume) == expected
+    refused = api.reserve(client, volume, "rw")
+    with pytest.raises(RuntimeError, match="500"):
+        api.connect(client, refused, "four")
+    assert "by lunshare:writers and lunshare:max_writers" in stack.log
+    api.detach(client, refused)
+    api.attach_at_once(client, volume, "five", "rw")
+    until(lambda: modes(stack, volume) == expected | {"five": "ro"}, "it reads", 90)
+    say("a writers policy: rw, ro, ro, refused, ro")
+
+
 def test_action_gives_a_reader_no_write_access(
     stack: Stack, client: Client, volume: str
 ) -> None:

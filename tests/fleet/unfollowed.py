@@ -51,6 +51,7 @@ class CinderVolume:
     name_id: str = ID
     size: int = 1
     status: str = "reserved"
+    migration_status: str | None = None
     type_is_lost: bool = False
 
     @property
@@ -71,6 +72,9 @@ class Rows:
     def of_volume(self, _volume: Any) -> VolumeHosts:
         rows = [AttachmentRow("a", "reserved", None, None)] if self.reserved else []
         return VolumeHosts(ID, self.auth, tuple(rows), dict(self.direct))
+
+    def writers_policy(self, _volume: Any) -> None:
+        """Every host may write."""
 
     def store_direct(self, _volume: Any, initiator: str, mode: Mode) -> None:
         self.direct[initiator] = mode

@@ -12,9 +12,10 @@ import pytest
 from lunshare.cinder import chap_secrets, wanted_access
 from lunshare.cinder.unfinished import DirectOpening, Opening, Unfinished
 from lunshare.cinder.wanted_access import AttachmentRow, VolumeHosts
-from lunshare.drivers import chap_text
+from lunshare.drivers import chap_text, writers
 from lunshare.drivers.errors import DiskBusy, InvalidValue
 from lunshare.drivers.values import Auth, Mode
+from lunshare.drivers.writers import MAX_WRITERS, WRITERS
 
 ID = "0a1b2c3d-0000-4000-8000-000000000001"
 AUTH = chap_secrets.new_provider_auth()
@@ -345,3 +346,53 @@ def test_detach_without_a_connector_ends_one_direct_connection_at_most() -> None
     with pytest.raises(DiskBusy, match=f"{ONE}, {TWO} have connections without an"):
         hosts(direct={TWO: Mode.RO, ONE: Mode.RW}).direct_without_name()
     assert hosts().direct_without_name() == ()
+
+
+def test_a_host_that_the_policy_has_limited_reads_whatever_cinder_stores() -> None:
+    sent = {wanted_access.LIMIT: "ro"}
+    assert modes(hosts(row("a", sent=sent), row("b", TWO))) == {ONE: "ro", TWO: "rw"}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "there", "opening", "may"),
+    [
+        ({}, (), (), True),
+        ({WRITERS: "server-1"}, (), (), True),
+        ({WRITERS: "host-1"}, (), (), True),
+        ({WRITERS: ONE}, (), (), True),
+        ({WRITERS: "server-2"}, (), (), False),
+        ({WRITERS: ""}, (), (), False),
+        ({WRITERS: "a;b"}, (), (), False),
+        ({MAX_WRITERS: "none"}, (), (), False),
+        ({MAX_WRITERS: "1"}, (), (), True),
+        ({MAX_WRITERS: "1"}, (row("b", TWO),), (), False),
+        ({MAX_WRITERS: "1"}, (row("b", TWO, "ro"),), (), True),
+        ({MAX_WRITERS: "1"}, (row("b", TWO, status="error_detaching"),), (), True),
+        ({MAX_WRITERS: "1"}, (), (TWO,), False),
+        # A server that migrates.
+        ({MAX_WRITERS: "1"}, (replace(row("b", TWO), server="server-1"),), (), True),
+    ],
+)
+def test_the_writers_policy_decides_when_a_host_is_attached(
+    metadata: dict[str, str], there: Any, opening: Any, may: bool
+) -> None:
+    owner = AttachmentRow("a", "reserved", None, None, server="server-1")
+    found, sent = hosts(owner, *there), {"initiator": ONE, "host": "host-1"}
+    policy = writers.policy(metadata)
+    allowed = wanted_access.may_write(policy, found, sent, [owner], opening)
+    assert allowed is may
+
+
+def test_of_several_reservations_each_has_to_be_a_writers() -> None:
+    first = AttachmentRow("a", "reserved", None, None, server="server-1")
+    second = replace(first, id="b", server="server-2")
+    policy, sent = writers.policy({WRITERS: "server-1"}), {"initiator": ONE}
+    found = hosts(first, second)
+    assert not wanted_access.may_write(policy, found, sent, [first, second], ())
+    assert wanted_access.may_write(policy, found, sent, [first], ())
+
+
+def test_a_direct_connection_that_writes_counts() -> None:
+    policy = writers.policy({MAX_WRITERS: "1"})
+    found, sent = hosts(direct={TWO: Mode.RW}), {"initiator": ONE}
+    assert not wanted_access.may_write(policy, found, sent, [], ())
