@@ -24,6 +24,7 @@ from lunshare.agent.model.quota_table import RESOURCES
 from lunshare.agent.service.attachments import unanswered
 from lunshare.agent.service.attachments.access import Access
 from lunshare.agent.service.attachments.legacy import LegacyActions
+from lunshare.agent.service.attachments.mode_change import ModeChanges
 from lunshare.agent.service.attachments.service import Attachments
 from lunshare.agent.service.attachments.unanswered import UnansweredRequests
 from lunshare.agent.service.hosts import Hosts
@@ -154,6 +155,7 @@ class Parts:
             widen=self._conf.mixed_modes_per_host == "widen",
         )
         self.legacy = LegacyActions(*shared, rows=self.attachments, gate=self.gate)
+        self.mode_changes = ModeChanges(*shared, jobs=self.jobs)
 
     def _create_disks(self) -> None:
         """Volumes and snapshots: created, listed, deleted."""
@@ -311,6 +313,7 @@ class Parts:
             snapshot_resetter=SnapshotResetter(self.database, self.backends),
             metadata=VolumeMetadata(self.database),
             legacy=self.legacy,
+            mode_changes=self.mode_changes,
             transfers=Transfers(self.database, self.quotas),
             recorded=self.recorded,
             metrics=self._metrics(),

@@ -267,3 +267,31 @@ def test_delete_of_an_attached_volume_is_refused(
     api.delete_volume(volume)
     volumes.forget(volume)
     assert Live(volume).gone
+
+
+def test_the_target_enforces_a_writers_policy_and_a_change_of_mode(
+    api: Api, volume: str, host: MakeHost
+) -> None:
+    writer, reader = host("writer"), host("reader")
+    metadata = f"/v3/volumes/{volume}/metadata"
+    policy = {"lunshare:writers": writer.initiator}
+    api.must("PUT", metadata, {"metadata": policy})
+    ours, theirs = api.attach(volume, writer), api.attach(volume, reader)
+    assert Live(volume).modes() == {writer.initiator: "rw", reader.initiator: "ro"}
+    writer.login(ours["connection_info"]).write(0, block("before"))
+    reading = reader.login(theirs["connection_info"])
+    assert write_protected(reading)
+
+    path = f"/v3/attachments/{ours['id']}"
+    fenced = api.must("PUT", path, {"attachment": {"mode": "ro"}})["attachment"]
+    assert fenced["fence"] == "fenced"
+    assert Live(volume).modes() == {writer.initiator: "ro", reader.initiator: "ro"}
+    assert write_protected(writer.login(fenced["connection_info"]))
+    assert reading.read(0) == block("before")
+    other = f"/v3/attachments/{theirs['id']}"
+    status, answer = api.call("PUT", other, {"attachment": {"mode": "rw"}})
+    assert status == 409, answer
+    promoted = api.must("PUT", path, {"attachment": {"mode": "rw"}})["attachment"]
+    writer.login(promoted["connection_info"]).write(0, block("after"))
+    assert reading.read(0) == block("after"), "its session has not ended"
+    api.must("PUT", metadata, {"metadata": {}})

@@ -139,18 +139,25 @@ ATTACHMENT_BRIEF = shown(
         "volume_id": ID,
     }
 )
-ATTACHMENT = shown(
-    {
-        **ATTACHMENT_BRIEF["properties"],
-        "attached_at": null(TIME),
-        "detached_at": null(TIME),
-        "attach_mode": _MODE,
-        "connection_info": {
-            **ANY_OBJECT,
-            "description": "what the host needs to log in; empty without a host",
-        },
+_ATTACHMENT = {
+    **ATTACHMENT_BRIEF["properties"],
+    "attached_at": null(TIME),
+    "detached_at": null(TIME),
+    "attach_mode": _MODE,
+    "connection_info": {
+        **ANY_OBJECT,
+        "description": "what the host needs to log in; empty without a host",
     },
-    maybe={"status_reason": TEXT},
+}
+ATTACHMENT = shown(_ATTACHMENT, maybe={"status_reason": TEXT})
+CHANGED_ATTACHMENT = shown(
+    _ATTACHMENT,
+    maybe={
+        "status_reason": TEXT,
+        "fence": words(["fenced", "fence pending"]),
+        "fence_reason": TEXT,
+        "host_must": TEXT,
+    },
 )
 
 _PUBLIC = "os-volume-type-access:is_public"

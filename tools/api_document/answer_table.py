@@ -118,7 +118,7 @@ BODIES: Mapping[Callable[..., Any], Schema] = {
     attachments.index: pages("attachments", shows.ATTACHMENT_BRIEF),
     attachments.detail: pages("attachments", shows.ATTACHMENT),
     attachments.show: _ATTACHMENT,
-    attachments.update: _ATTACHMENT,
+    attachments.update: one("attachment", shows.CHANGED_ATTACHMENT),
     attachments.delete: rows("attachments", shows.ATTACHMENT_BRIEF),
     types.create: one("volume_type", shows.CREATED_TYPE),
     types.index: pages("volume_types", shows.VOLUME_TYPE, links="volume_type"),

@@ -87,7 +87,8 @@ class Attachment:
     ``mode`` is None until it is resolved at connect. ``connector`` is as the client
     sent it. ``connection_info`` is what the host needs to log in, without
     credentials. ``former_initiator`` is the one that ``initiator`` has replaced, until
-    its access is known to be closed. ``answered`` says that the client has had time
+    its access is known to be closed; it is the same one while the host loses its write
+    access. ``answered`` says that the client has had time
     to read the answer with its id. ``status_reason`` is the error of an attachment
     in an error status. ``legacy`` names the action of the volume that made it, such
     as os-reserve, or is None; ``announced`` says that os-begin_detaching was called.

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lunshare.agent.service.attachments.legacy import LegacyActions
+from lunshare.agent.service.attachments.mode_change import ModeChanges
 from lunshare.agent.service.attachments.service import Attachments
 from lunshare.agent.service.hosts import Hosts
 from lunshare.agent.service.jobs.wiper import Wiper
@@ -64,6 +65,7 @@ class Services:
     snapshot_resetter: SnapshotResetter
     metadata: VolumeMetadata
     legacy: LegacyActions
+    mode_changes: ModeChanges
     transfers: Transfers
     recorded: Recorded
     metrics: Metrics

@@ -10,7 +10,7 @@ from typing import Any
 from lunshare.agent.api.exchange import Answer, Call
 from lunshare.agent.api.requests import paging, schemas
 from lunshare.agent.api.views import volume_views
-from lunshare.agent.model.records import Attachment, NewAttachment, Page
+from lunshare.agent.model.records import Attachment, Mode, NewAttachment, Page
 from lunshare.agent.service.attachments import connectors, wanted_state
 
 
@@ -49,11 +49,20 @@ def show(call: Call) -> Answer:
 
 
 def update(call: Call) -> Answer:
-    """PUT /attachments/{id}: open the access of the host that the connector names"""
-    fields = schemas.ATTACHMENT_UPDATE.read(call)["attachment"]["connector"]
-    connector = connectors.parse(_without_nulls(fields))
+    """PUT /attachments/{id}: open the access of a host, or change its mode"""
+    fields = schemas.ATTACHMENT_UPDATE.read(call)["attachment"]
+    mode = wanted_state.parse_mode(fields.get("mode"), "attachment.mode")
+    if mode is not None:
+        return _change_mode(call, mode, fields.get("fence", "drain") == "drain")
+    connector = connectors.parse(_without_nulls(fields["connector"]))
     connect = call.services.attachments.connect
     return _one(connect(call.ctx, call.args["id"], connector))
+
+
+def _change_mode(call: Call, mode: Mode, drain: bool) -> Answer:
+    changed = call.services.mode_changes.change(call.ctx, call.args["id"], mode, drain)
+    shown = volume_views.attachment(changed.row) | volume_views.mode_change(changed)
+    return Answer(202 if changed.pending else 200, {"attachment": shown})
 
 
 def delete(call: Call) -> Answer:

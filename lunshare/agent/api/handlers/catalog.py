@@ -29,6 +29,11 @@ _EXTENSIONS: tuple[tuple[str, str, str], ...] = (
         "ExtendedSnapshotAttributes",
         "project and progress of snapshots",
     ),
+    (
+        "lunshare-attachment-mode",
+        "AttachmentModeChange",
+        "PUT /attachments/{id} with attachment.mode, while the host has the volume",
+    ),
     ("os-hosts", "Hosts", "hosts, and what projects have on them"),
     ("qos-specs", "Qos_specs_manage", "limits of volume types"),
     ("os-quota-class-sets", "QuotaClasses", "quotas of every project"),

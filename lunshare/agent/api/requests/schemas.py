@@ -210,12 +210,36 @@ ATTACHMENT_CREATE = Form(
     }
 )
 
+_TO_CONNECT = _object({"connector": _CONNECTOR}, ("connector",))
+_TO_CHANGE = _object(
+    {
+        "mode": _MODE,
+        "fence": {
+            "enum": ["drain", "immediate"],
+            "description": "drain or immediate, how a host loses its write access",
+        },
+    },
+    ("mode",),
+)
+_WITHOUT_CONNECTOR = {"required": ["mode"], "not": {"required": ["connector"]}}
+
 ATTACHMENT_UPDATE = Form(
     {
         microversions.ATTACHMENTS: _object(
-            {"attachment": _object({"connector": _CONNECTOR}, ("connector",))},
+            {"attachment": _TO_CONNECT}, ("attachment",)
+        ),
+        # The mode alone is lunshare's own.
+        microversions.ATTACHMENT_MODE: _object(
+            {
+                "attachment": {
+                    "if": {"type": "object", **_WITHOUT_CONNECTOR},
+                    "then": _TO_CHANGE,
+                    "else": _TO_CONNECT,
+                    "description": "an object with connector, or with mode",
+                }
+            },
             ("attachment",),
-        )
+        ),
     }
 )
 

@@ -30,6 +30,7 @@ from lunshare.agent.model.records import (
     Volume,
 )
 from lunshare.agent.model.states import AttachStatus, SnapshotStatus, VolumeStatus
+from lunshare.agent.service.attachments.mode_change import ModeChange
 
 View = dict[str, Any]
 #: Where a volume is: a host, a service; None where no pool could hold it.
@@ -259,6 +260,24 @@ def attachment(attachment: Attachment) -> View:
         "attach_mode": attachment.mode,
         "connection_info": dict(attachment.connection_info or {}),
     }
+
+
+_RESCAN = "iscsiadm -m session --rescan, then blockdev --getro DEVICE"
+
+
+def mode_change(changed: ModeChange) -> View:
+    """Show how a change of mode ended, and what the host has to do."""
+    if changed.row.mode != "ro":
+        host_must = f"run {_RESCAN}, which prints 0; then remount rw what it mounted"
+        return {"host_must": host_must}
+    host_must = (
+        "have unmounted, or mounted ro, what it wrote, since its writes fail now; run"
+        f" {_RESCAN}, which prints 1"
+    )
+    if changed.pending is None:
+        return {"fence": "fenced", "host_must": host_must}
+    why = f"writes of the host may still land: {changed.pending}"
+    return {"fence": "fence pending", "fence_reason": why, "host_must": host_must}
 
 
 _PROTOCOL = "driver_volume_type"

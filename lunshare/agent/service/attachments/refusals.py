@@ -51,8 +51,8 @@ def writers_in_the_way(volume_id: str, rows: Sequence[Attachment]) -> Conflict:
     ids = [row.id for row in rows]
     return Conflict(
         f"{WRITERS}, {MAX_WRITERS}: volume {volume_id} has rw attachments that this"
-        f" policy would not allow ({among(ids)}); delete them first, and attach their"
-        " hosts again",
+        f" policy would not allow ({among(ids)}); delete them first, or give them the"
+        " mode ro",
         attachment_ids=ids,
     )
 
@@ -62,6 +62,24 @@ def not_connectable(row: Attachment) -> Conflict:
     return Conflict(
         f"attachment {row.id} is {row.status} and cannot be connected: delete it and"
         " create another one"
+    )
+
+
+def mode_not_changeable(row: Attachment) -> Conflict:
+    """Return the 409 for a change of mode of an attachment that is not open."""
+    made = f" and was made by the action {row.legacy}" if row.legacy else ""
+    return Conflict(
+        f"attachment.mode: attachment {row.id} is {row.status}{made}; the mode of an"
+        " attachment with a connector, whose access is open, can be changed; delete"
+        " this one and create another one"
+    )
+
+
+def readonly(row: Attachment) -> Conflict:
+    """Return the 409 for rw where the volume has the flag readonly."""
+    return Conflict(
+        f"attachment.mode: volume {row.volume_id} is readonly; give ro, or take the"
+        " flag away while the volume is available"
     )
 
 

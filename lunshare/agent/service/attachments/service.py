@@ -280,7 +280,7 @@ class Attachments:
             row = self._access.detach_replaced(row)
             with self._db.writing() as connection:
                 check(row)
-                volume = _available_volume(connection, row)
+                volume = available_volume(connection, row)
                 plain_volumes.check_single(connection, volume, row)
                 confirmed = replace(row, answered=True)  # its client names it
                 intent = self.start_attach(connection, volume, confirmed, connector)
@@ -378,7 +378,7 @@ def _check_completion(connection: Connection, attachment_id: str) -> None:
         allowed_mode(connection, volume, row, row.mode, asked=True)
 
 
-def _available_volume(connection: Connection, row: Attachment) -> Volume:
+def available_volume(connection: Connection, row: Attachment) -> Volume:
     """Return the volume of an attachment.
 
     :raises NotFound: the volume.

@@ -1,0 +1,190 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Change the mode of a host that has a volume, and say when its last write has landed.
+
+A host that loses write access is an initiator that its row replaces by itself: the row
+names it as ``former_initiator`` until the target has answered. So it counts as a writer
+until then, a restart and each reconcile repeat the same step, and nothing says before
+that it is fenced.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from oslo_log import log
+
+from lunshare.agent.db import attachments, volumes
+from lunshare.agent.db.sqlite.engine import Connection, Database
+from lunshare.agent.model.errors import AgentError, BackendFailed
+from lunshare.agent.model.records import Attachment, Mode, RequestContext, Volume
+from lunshare.agent.model.states import WANTED
+from lunshare.agent.service.attachments import refusals, wanted_state
+from lunshare.agent.service.attachments.access import (
+    Access,
+    allowed_mode,
+    read_wanted,
+    with_secrets,
+)
+from lunshare.agent.service.attachments.service import available_volume
+from lunshare.agent.service.jobs.job_runner import JobRunner
+from lunshare.agent.volume_locks import VolumeLocks
+
+LOG = log.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ModeChange:
+    """An attachment in its new mode; ``pending``: why its writes may still land."""
+
+    row: Attachment
+    pending: str | None = None
+
+
+class ModeChanges:
+    """Changes modes of attachments that are open."""
+
+    def __init__(
+        self, db: Database, access: Access, locks: VolumeLocks, *, jobs: JobRunner
+    ) -> None:
+        self._db, self._access, self._locks, self._jobs = db, access, locks, jobs
+
+    def change(
+        self, ctx: RequestContext, attachment_id: str, mode: Mode, drain: bool = True
+    ) -> ModeChange:
+        """Give the host this mode. Can be repeated, and then tells how it stands.
+
+        To ro: the host's writes have landed, and no other one can, when this returns
+        without ``pending``. Without ``drain`` it does not wait for that.
+
+        :raises NotFound: the attachment.
+        :raises Conflict: it is not open, the volume is readonly, or its writers policy,
+            its target, or another attachment of the initiator does not allow the mode.
+        :raises BackendFailed: it has not become rw, and is or will be ro.
+        """
+        volume_id = self._require(ctx, attachment_id).volume_id
+        with self._locks.volume(volume_id, f"the mode of {attachment_id}"):
+            if mode is Mode.RO:
+                return self._fence(self._start_fence(ctx, attachment_id), drain)
+            row = self._access.detach_replaced(self._require(ctx, attachment_id))
+            return ModeChange(with_secrets(self._promote(row, mode)))
+
+    def finish(self, volume_id: str) -> None:
+        """Fence the hosts of a volume that have lost their write access.
+
+        :raises BackendFailed: a write may still land; each reconcile tries again.
+        """
+        with self._locks.volume(volume_id, "a fence"):
+            with self._db.reading() as connection:
+                rows = attachments.writers(connection, volume_id)
+            for row in rows:
+                self._access.detach_replaced(row)
+
+    def _start_fence(self, ctx: RequestContext, attachment_id: str) -> Attachment:
+        """Commit that the host may not write any more."""
+        with self._db.writing() as connection:
+            row = attachments.require(connection, attachment_id, ctx)
+            volume = _check(self._access, connection, row, Mode.RO)
+            if row.mode is Mode.RO:
+                return row
+            return _write(connection, volume, row, Mode.RO, row.initiator)
+
+    def _fence(self, row: Attachment, drain: bool) -> ModeChange:
+        if row.former_initiator is None:
+            return ModeChange(with_secrets(row))
+        if not drain:
+            with self._db.reading() as connection:
+                backend = volumes.require_row(connection, row.volume_id).backend
+            self._jobs.run_later(self.finish, row.volume_id, backend)
+            why = "it is fenced in the background; repeat the request to wait for it"
+            return ModeChange(with_secrets(row), why)
+        try:
+            row = self._access.detach_replaced(row)
+        except BackendFailed as error:
+            why = f"{error}; each reconcile tries again, or repeat the request"
+            return ModeChange(with_secrets(row), why)
+        LOG.info(
+            "[%s] host fenced: attachment=%s volume=%s initiator=%s",
+            row.attached_host,
+            row.id,
+            row.volume_id,
+            row.initiator,
+        )
+        return ModeChange(with_secrets(row))
+
+    def _promote(self, row: Attachment, mode: Mode) -> Attachment:
+        """Commit that the host may write, then let it.
+
+        If that fails, it is fenced again, since it may have been let in.
+        """
+        with self._db.writing() as connection:
+            row = attachments.require(connection, row.id)
+            volume = _check(self._access, connection, row, mode)
+            if row.mode is mode:
+                return row
+            if volume.readonly:
+                raise refusals.readonly(row)
+            mode = allowed_mode(connection, volume, row, mode, asked=True)
+            row = _write(connection, volume, row, mode, None)
+            wanted = read_wanted(connection, volume.id, row.initiator)
+        try:
+            self._access.apply(volume, row.initiator, wanted)
+        except Exception:
+            self._take_back(volume, row)
+            raise
+        return row
+
+    def _take_back(self, volume: Volume, row: Attachment) -> None:
+        with self._db.writing() as connection:
+            row = _write(connection, volume, row, Mode.RO, row.initiator)
+        try:
+            self._access.detach_replaced(row)
+        except AgentError as error:
+            LOG.error(
+                "[%s] fence pending: attachment=%s: %s",
+                row.attached_host,
+                row.id,
+                error,
+            )
+
+    def _require(self, ctx: RequestContext, attachment_id: str) -> Attachment:
+        with self._db.reading(one_statement=True) as connection:
+            return attachments.require(connection, attachment_id, ctx)
+
+
+def _check(
+    access: Access, connection: Connection, row: Attachment, mode: Mode
+) -> Volume:
+    """Return the volume of a row whose host may get this mode, as far as rows say.
+
+    :raises Conflict: it may not.
+    """
+    is_open = row.status in WANTED and row.connection_info is not None
+    is_whole = row.former_initiator in (None, row.initiator)
+    if row.initiator is None or not (is_open and is_whole) or row.legacy:
+        raise refusals.mode_not_changeable(row)
+    volume = available_volume(connection, row)
+    access.check_support(volume, mode)
+    same = attachments.of_initiator(connection, volume.id, row.initiator)
+    other = wanted_state.find_other_mode(same, row.id, mode)
+    if other is not None:
+        raise refusals.mixed_modes(other, mode)
+    return volume
+
+
+def _write(
+    connection: Connection,
+    volume: Volume,
+    row: Attachment,
+    mode: Mode,
+    former_initiator: str | None,
+) -> Attachment:
+    """Write the new mode, and what the host is told of it."""
+    values: dict[str, Any] = {
+        "mode": mode,
+        "former_initiator": former_initiator,
+        "connection_info": {**(row.connection_info or {}), "access_mode": mode},
+    }
+    attachments.set_values(connection, row.id, **values)
+    return replace(row, **values)
