@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import faulthandler
 import functools
 import logging
 import os
@@ -73,6 +74,13 @@ class Forked:
     def output(self) -> str:
         """All that it wrote to stdout and stderr."""
         return self.log.read_text()
+
+    def stacks(self) -> str:
+        """All that it wrote, and then what each of its threads does now."""
+        before = len(self.output())
+        os.kill(self.pid, signal.SIGUSR2)
+        until(lambda: "most recent call first" in self.output()[before:])
+        return self.output()
 
 
 class Daemon:
@@ -212,6 +220,7 @@ def _live(main: Main, argv: list[str], log: Path) -> None:
             os.dup2(out.fileno(), 2)
         sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
         sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
+        faulthandler.register(signal.SIGUSR2)  # to the stderr of now: ``stacks``
         logging.root.handlers.clear()
         warnings.simplefilter("default")
         code = main(argv)

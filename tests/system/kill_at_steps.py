@@ -28,6 +28,7 @@ _WANTED = ("attaching", "attached")
 _IN_PROGRESS = {"creating", "deleting"}
 _AT = 64
 _TEST_UNIT_READY, _TALK_SECONDS = bytes(6), 5.0
+_ANSWER_SECONDS = 150.0
 
 #: Before the call, during the call, before the last commit.
 FEWEST = 3
@@ -88,10 +89,10 @@ class Node:
     def is_killed_in(self, operation: str, step: int) -> bool:
         """Do an operation; returns whether it reached this step and was killed."""
         killable_node.send(self._end, {"operation": operation, "step": step})
-        assert killable_node.receive(self._end) == [], self._process.output()
+        assert self._answer(f"the scene of {operation}") == []
         self._start_bystanders()
         killable_node.send(self._end, "begin")
-        if killable_node.receive(self._end) == []:
+        if self._answer(f"{operation} at step {step}") == []:
             self._assert_consistent()
             return False
         assert self._process.ended() == -signal.SIGKILL, self._process.output()
@@ -102,11 +103,21 @@ class Node:
     def _start(self) -> None:
         """Start the node; after its reconcile everything must be consistent."""
         self._end, its = socket.socketpair()
+        self._end.settimeout(_ANSWER_SECONDS)
         main = functools.partial(killable_node.live, parent=its)
         self._process = Forked(main, self.daemon.argv, self.daemon.directory / "log")
         its.close()
-        assert killable_node.receive(self._end) == [], self._process.output()
+        assert self._answer("a start") == []
         self._assert_consistent()
+
+    def _answer(self, waited_for: str) -> object:
+        """What the node answers; None if it was killed."""
+        try:
+            answer = killable_node.receive(self._end)
+        except TimeoutError:
+            stacks = self._process.stacks()
+            raise AssertionError(f"{waited_for}: no answer\n{stacks}") from None
+        return answer
 
     def close(self) -> None:
         self._end.close()
