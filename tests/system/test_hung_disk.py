@@ -79,3 +79,43 @@ def test_detach_from_a_hung_disk_fails_in_time_and_ends_later(
     # The write ran when the detach started, and reached the disk before its end.
     again = goes.login(api.attach(hung, goes)["connection_info"])
     assert again.read(0) == block("in progress")
+
+
+def test_a_fence_on_a_hung_disk_is_pending_until_the_write_has_landed(
+    daemon: MakeDaemon, host: MakeHost
+) -> None:
+    node = daemon(backend={"lio_deadline": DEADLINE}).start()
+    api = node.api
+    volume = api.volume(metadata={"lunshare:max_writers": "1"})
+    live = Live(volume)
+    alpha, beta, reader = host("alpha"), host("beta"), host("reader")
+    ours, theirs = (api.attach(volume, each) for each in (alpha, beta))
+    assert live.modes() == {alpha.initiator: "rw", beta.initiator: "ro"}
+    session = alpha.login(ours["connection_info"])
+    session.write(0, block("before"))
+    path, to_ro = f"/v3/attachments/{ours['id']}", {"attachment": {"mode": "ro"}}
+    to_rw = {"attachment": {"mode": "rw"}}
+    promote = f"/v3/attachments/{theirs['id']}"
+    with _hanging(node.group, volume):
+        before = live.commands()
+        write = Later(session.write, 0, block("in progress"))
+        until(lambda: live.commands() > before)
+        for _ in range(2):
+            started = time.monotonic()
+            status, answer = api.call("PUT", path, to_ro)
+            assert time.monotonic() - started < IN_TIME
+            assert status == 202, answer
+            assert answer["attachment"]["fence"] == "fence pending"
+            status, answer = api.call("PUT", promote, to_rw)
+            assert status == 409, answer
+        assert not write.done
+    fenced = api.must("PUT", path, to_ro)["attachment"]
+    assert fenced["fence"] == "fenced"
+    third = reader.login(api.attach(volume, reader, "ro")["connection_info"])
+    assert third.read(0) == block("in progress"), "it had landed"
+    api.must("PUT", promote, to_rw)
+    assert live.modes() == {
+        alpha.initiator: "ro",
+        beta.initiator: "rw",
+        reader.initiator: "ro",
+    }
