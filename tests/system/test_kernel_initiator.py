@@ -16,6 +16,7 @@ from tests.system.compute_client import SECONDS, Compute
 from tests.system.hosts import Traffic, block, write_protected
 from tests.system.kernel import Live
 from tests.system.lio_hosts import BLOCK
+from tests.system.units import run
 from tests.system.volumes import BorrowVolume, MakeHost
 
 pytestmark = pytest.mark.system
@@ -68,6 +69,31 @@ def test_os_brick_attaches_writes_and_detaches_beside_other_hosts(
             beside.wait_for_progress()
             beside.stop()
     assert reading.read(0).startswith(b"from the kernel")
+
+
+@pytest.mark.timeout(3 * SECONDS)
+def test_a_host_follows_a_change_of_its_mode_by_what_the_answer_says(
+    api: Api, borrow: BorrowVolume, compute: Compute
+) -> None:
+    """Its I/O waits for the next login, and has no error."""
+    made = _attach(api, borrow(), compute.ask("properties"), "rw")
+    path, attachment = compute.ask("connect", made["connection_info"]), made["id"]
+    device = os.path.realpath(path)
+    compute.ask("write", [path, "first"])
+    for mode, flag in (("ro", "1"), ("rw", "0")):
+        asked = {"attachment": {"mode": mode}}
+        answer = api.must("PUT", f"/v3/attachments/{attachment}", asked)["attachment"]
+        assert (
+            "iscsiadm -m session --rescan, then blockdev --getro" in answer["host_must"]
+        )
+        assert f"which prints {flag}" in answer["host_must"]
+        assert compute.ask("read", path) == "first", "it waits, and has no error"
+        run("iscsiadm", "-m", "session", "--rescan")
+        assert run("blockdev", "--getro", device).strip() == flag
+    compute.ask("write", [path, "second"])
+    assert compute.ask("read", path) == "second"
+    compute.ask("disconnect", made["connection_info"])
+    assert api.detach(attachment)[0] == 200
 
 
 def _reads_only(compute: Compute, info: dict[str, Any]) -> None:

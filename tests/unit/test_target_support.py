@@ -75,6 +75,19 @@ def test_read_only_on_a_target_that_does_not_enforce_it_is_refused(node: Node):
     assert attach(node, volume, "a", "rw").connection_info
 
 
+def test_a_writers_policy_and_a_change_of_mode_are_refused_there(node: Node):
+    volume = node.plain_volume()
+    row = attach(node, volume, "a")
+    with pytest.raises(Conflict, match="does not enforce read-only"):
+        node.services.mode_changes.change(CTX, row.id, Mode.RO)
+    assert node.services.attachments.get(CTX, row.id).mode is Mode.RW
+    node.services.attachments.delete(CTX, row.id)
+    policy = {"lunshare:writers": ""}
+    node.services.metadata.change(CTX, volume.id, lambda _: policy)
+    with pytest.raises(Conflict, match="does not enforce read-only"):
+        attach(node, volume, "a")
+
+
 def test_a_later_read_only_connector_is_refused(node: Node):
     volume = node.plain_volume()
     row = node.services.attachments.create(CTX, NewAttachment(volume.id))
