@@ -11,6 +11,7 @@ from lunshare.agent.model.errors import AgentError, BackendFailed, Exhausted
 from lunshare.agent.model.records import (
     ManageRequest,
     ManageSnapshotRequest,
+    Mode,
     NewAttachment,
     NewSnapshot,
     NewVolume,
@@ -183,6 +184,13 @@ def _snapshot_is_not_managed(node: Node, scene: Scene) -> None:
         _manage_snapshot(node, scene)
 
 
+def _promotion_fails(node: Node, scene: Scene) -> None:
+    failure = TargetFailed("v", "because of the test")
+    failing = node.target().failures.fail("apply.opened", failure)
+    with failing, contextlib.suppress(BackendFailed):
+        node.services.mode_changes.change(CTX, scene.reader, Mode.RW)
+
+
 OPERATIONS: dict[str, Operation] = {
     **LEGACY,
     **QUOTAS,
@@ -234,6 +242,12 @@ OPERATIONS: dict[str, Operation] = {
         CTX, s.reader, host_connector("fourth")
     ),
     "complete": lambda n, s: n.services.attachments.complete(CTX, s.only),
+    "demote": lambda n, s: n.services.mode_changes.change(CTX, s.only, Mode.RO),
+    "demote at once": lambda n, s: n.services.mode_changes.change(
+        CTX, s.only, Mode.RO, drain=False
+    ),
+    "promote": lambda n, s: n.services.mode_changes.change(CTX, s.reader, Mode.RW),
+    "failed promotion": _promotion_fails,
     "detach": lambda n, s: n.services.attachments.delete(CTX, s.reader),
     "last detach": lambda n, s: n.services.attachments.delete(CTX, s.only),
     "failed change of connector": _change_of_connector_fails,
