@@ -19,6 +19,9 @@ from lunshare.drivers import request_ids
 
 #: When the server had the complete request, of time.perf_counter().
 BEGAN = "lunshare.began"
+#: In the environment of a request whose client has proven its identity. No header can
+#: set it.
+PROVEN = "lunshare.proven"
 _ID = "lunshare.request_id"
 _BEGAN: ContextVar[float | None] = ContextVar("request_began", default=None)
 

@@ -15,6 +15,7 @@ from falcon import testing
 from lunshare.agent.api.access_rules import AccessRules
 from lunshare.agent.api.settings import ApiSettings
 from lunshare.agent.api.wsgi import build_app
+from lunshare.drivers.errors import StorageLost
 from tests.api.calls import Api
 from tests.stands.node import Node
 
@@ -227,9 +228,34 @@ def test_readyz_is_short_and_health_is_complete(node: Node, client: testing.Test
     node.services.node.note_reconciled(noted.failed, noted.unknown)
     assert len(answer.text) < 2000
     assert answer.json["counts"] == {"failed": 1, "unknown": 5003}
-    assert answer.json["unknown"] == lost[:5] + lost[-3:]
+    assert answer.json["unknown"] == ["disk (path) has no row"] * 5 + lost[-3:]
     assert full["unknown"] == lost
     assert full["failed"] == ["volume 1: x"]
+
+
+PATHS = (
+    "the database sqlite:////srv/x.sqlite cannot be used: x",
+    "/var/lib/x.sqlite was moved, remove or restore",
+    "the disk '/dev/mapper/secret-x' is lost",
+    "share nas:/secret did not answer",
+)
+
+
+@pytest.mark.parametrize("sentence", PATHS)
+def test_readyz_shows_no_path(
+    node: Node, client: testing.TestClient, sentence: str
+) -> None:
+    noted = node.services.node.health()
+    node.services.node.note_reconciled((f"volume 1: {sentence}",), (sentence,))
+    with node.driver("api").failures.fail("check", StorageLost(sentence, "wait")):
+        node.assembly.backends["api"].refresh()
+        answer = client.simulate_get("/readyz")
+        full = client.simulate_get("/v3/lunshare/health").text
+    node.assembly.backends["api"].refresh()
+    node.services.node.note_reconciled(noted.failed, noted.unknown)
+    assert answer.text.count("(path)") == 3
+    assert not any(word in answer.text for word in ("secret", "/srv", "/var", "/dev"))
+    assert all(word in full for word in sentence.split())
 
 
 def test_a_node_that_is_not_ready_returns_the_reason(

@@ -227,6 +227,24 @@ def test_an_unknown_user_costs_the_same_as_a_wrong_password(running: Running):
     assert wrong / 2 < cpu(running) - before < wrong * 2
 
 
+def test_known_clients_do_not_queue_behind_wrong_passwords(
+    running: Running, file: Path
+):
+    slow = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(12)).decode()
+    file.write_text(file.read_text() + f"slow:{slow}:admin:\n")
+    assert running.basic("root", "GET", "/v3/types").status == 200
+    with contextlib.ExitStack() as strangers:
+        for _ in range(440):
+            wrong = http.client.HTTPConnection("127.0.0.1", running.port, timeout=30)
+            strangers.callback(wrong.close)
+            headers = proof("slow", "wrong password")
+            wrong.request("GET", "/v3/types", headers=headers)
+        for _ in range(20):
+            began = time.monotonic()
+            assert running.basic("root", "GET", "/v3/types").status == 200
+            assert time.monotonic() - began < 1
+
+
 def cpu(running: Running) -> float:
     """Seconds of CPU that the daemon has used."""
     fields = Path(f"/proc/{running.pid}/stat").read_text().split()

@@ -168,8 +168,8 @@ class Api:
         return list(self.must("GET", path)["attachments"])
 
     def unknown(self) -> list[str]:
-        """The orphans that /readyz lists."""
-        return list(self.call("GET", "/readyz")[1]["unknown"])
+        """The orphans that the last reconcile found."""
+        return list(self.must("GET", "/v3/lunshare/health")["health"]["unknown"])
 
     def _send(
         self, method: str, path: str, body: object

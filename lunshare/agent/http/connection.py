@@ -15,10 +15,11 @@ import orjson
 
 from lunshare.agent.http.answer import App, WsgiAnswer, call, date_header
 from lunshare.agent.http.request_parser import ParsedRequest, Refusal, RequestParser
-from lunshare.agent.request_scope import BEGAN
+from lunshare.agent.request_scope import BEGAN, PROVEN
 
 #: Bytes of an answer that are given to the socket at once.
 _PIECE = 128 * 1024
+_PEER = "X_REMOTE_UID"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LATE = (408, "requestTimeout", "The request did not come in time: send it again.")
 _CUT = "The connection ended before the request did: send it again."
@@ -86,6 +87,9 @@ class Connection(asyncio.BufferedProtocol):
         self._answer_size = 0
         self._is_full = self._is_cut = self._is_lost = False
         self._is_last = self._closes_at_once = False
+        #: Who sends the request, and whether that has been proven: before this request,
+        #: and by it.
+        self.client, self.is_known, self.is_proven = b"", False, False
         #: Bytes that came, and requests that were complete.
         self.received = self.requests = 0
 
@@ -100,6 +104,16 @@ class Connection(asyncio.BufferedProtocol):
         """The method and the path of the request that is complete."""
         environ = self._complete().environ
         return f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}"
+
+    @property
+    def environ(self) -> Mapping[str, Any]:
+        """What the request that is complete has in the environment of WSGI."""
+        return self._complete().environ
+
+    @property
+    def is_peer(self) -> bool:
+        """Whether the client is a process of this node at a unix socket."""
+        return _PEER in self._environ
 
     @property
     def held(self) -> int:
@@ -222,6 +236,7 @@ class Connection(asyncio.BufferedProtocol):
         environ["wsgi.input_terminated"] = "HTTP_TRANSFER_ENCODING" in environ
         is_head = environ["REQUEST_METHOD"] == "HEAD"
         result = call(self._app, environ)
+        self.is_proven = PROVEN in environ
         return result.data(is_head, self._connection_header(request, result))
 
     def _connection_header(self, request: ParsedRequest, result: WsgiAnswer) -> str:

@@ -19,7 +19,7 @@ import ssl
 import threading
 import time
 from asyncio import sslproto
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from socket import socket as Socket
 from typing import Any, Protocol
@@ -27,6 +27,7 @@ from typing import Any, Protocol
 from oslo_log import log
 
 from lunshare.agent.http.connection import Connection, Owner, State
+from lunshare.agent.http.known_clients import KnownClients
 from lunshare.agent.http.request_parser import Refusal
 from lunshare.agent.http.tls_records import RecordReader, RecordTurns
 
@@ -37,6 +38,8 @@ MAX_CONNECTIONS = 512
 #: Complete requests that wait for a worker, or run. One more gets 503, so that there
 #: are connections for health checks, whatever the workers wait for.
 MAX_COMPLETE = 448
+#: Those of clients that have not proven who they are.
+MAX_STRANGERS = 224
 #: Bytes of requests that do not run yet, over all connections.
 MAX_BUFFERED = 16 * 2**20
 #: Bytes of answers that their clients have not read yet. Beyond it, those that have
@@ -128,7 +131,8 @@ class ConnectionLoop:
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_serving = self._is_refusing = False
         self._ended = threading.Event()
-        self._running = 0
+        self._running: Counter[bool] = Counter()
+        self._known = KnownClients()
         self._answers: deque[tuple[Connection, bytes]] = deque()
         self._is_woken = False
         self._full_turns = 0
@@ -186,7 +190,9 @@ class ConnectionLoop:
         self._is_woken = False  # before the look: what comes later wakes again
         while self._answers:
             connection, data = self._answers.popleft()
-            self._running -= 1
+            self._running[connection.is_known] -= 1
+            if connection.is_proven:
+                self._known.add(connection.client)
             self._loop.call_soon(connection.send, data)
 
     def _call(self, function: Callable[..., object], *args: object) -> None:
@@ -292,19 +298,28 @@ class ConnectionLoop:
             self._run_or_refuse(connection)
 
     def _run_or_refuse(self, connection: Connection) -> None:
-        if self._running >= MAX_COMPLETE or self.holds_too_much(connection):
+        connection.client = self._known.name(connection.environ)
+        connection.is_known = connection.is_peer or self._known.has(connection.client)
+        if self._is_full(connection.is_known) or self.holds_too_much(connection):
             self._log_refusals()
             connection.refuse(Refusal(*_BUSY))
         else:
-            self._running += 1
+            self._running[connection.is_known] += 1
             self._work(connection)
+
+    def _is_full(self, is_known: bool) -> bool:
+        """Return whether no more requests may wait, of known clients or of others."""
+        is_full = not is_known and self._running[False] >= MAX_STRANGERS
+        return is_full or self._running.total() >= MAX_COMPLETE
 
     def _log_refusals(self) -> None:
         """Log that requests are refused, once in a while."""
         moment = time.monotonic()
         if moment > self._log_after:
             self._log_after = moment + _LOG_SECONDS
-            LOG.warning("[http] requests are refused: %d wait or run", self._running)
+            LOG.warning(
+                "[http] requests are refused: %d wait or run", self._running.total()
+            )
 
     def holds_too_much(self, connection: Connection) -> bool:
         """Return whether its request is not small, and too many bytes are held."""

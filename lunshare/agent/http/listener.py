@@ -20,6 +20,7 @@ from lunshare.agent.http.connection_loop import ConnectionLoop
 from lunshare.agent.http.tls import Certificates
 from lunshare.agent.listen_addresses import Address
 from lunshare.agent.model.errors import StartupError
+from lunshare.agent.threads.limit import share_of
 from lunshare.agent.threads.turn import Workers
 
 _HEALTH_CHECKS = frozenset(
@@ -102,9 +103,10 @@ class HttpServer:
         """Serve these listeners, which are bound, with so many threads."""
         self.listeners = listeners
         self.requests = Workers("request", threads, self._answer)
-        self.connections = ConnectionLoop(
-            listeners, self.requests.put, _is_health_check
-        )
+        # A half of them may wait for Keystone, or compute.
+        strangers = min(threads, 2 * share_of(threads))
+        self.strangers = Workers("stranger", strangers, self._answer)
+        self.connections = ConnectionLoop(listeners, self._put, _is_health_check)
         self._thread: threading.Thread | None = None
         self._stopped = threading.Event()
 
@@ -147,13 +149,14 @@ class HttpServer:
         for listener in self.listeners:
             listener.ready = False
         self.connections.refuse()
-        answered = self.requests.stop(time.monotonic() + seconds)
+        until = time.monotonic() + seconds
+        known, others = self.requests.stop(until), self.strangers.stop(until)
         self.connections.stop()
         for listener in self.listeners:
             listener.socket.close()
         if self._thread is not None:
             self._thread.join()
-        return answered
+        return known and others
 
     def _watch_certificates(self) -> None:
         """Read certificates that have changed, however long that takes.
@@ -167,6 +170,10 @@ class HttpServer:
     def _certificates(self) -> list[Certificates]:
         pairs = [listener.certificates for listener in self.listeners]
         return [certificates for certificates in pairs if certificates is not None]
+
+    def _put(self, connection: Connection) -> None:
+        """Let a worker run a request. Known clients do not wait for strangers."""
+        (self.requests if connection.is_known else self.strangers).put(connection)
 
     def _answer(self, connection: Connection) -> None:
         """Run a request; a worker calls this."""

@@ -8,6 +8,7 @@ The first two are answered from memory by the thread of the connections
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,6 +16,7 @@ from lunshare.agent.api.exchange import Answer, Call
 from lunshare.agent.service.metrics.recorded import CONTENT_TYPE
 
 _FEW = 5  # sentences of one kind
+_PATH = re.compile(r"(?<!\w)/+\w[^\s,;:()'\"]*")
 
 
 def alive(call: Call) -> Answer:
@@ -26,11 +28,12 @@ def ready(call: Call) -> Answer:
     """GET /readyz: 503 with a sentence for each problem
 
     Of each kind that the last reconcile found it returns the first few and their
-    number. /v3/lunshare/health returns all of them.
+    number, without paths. /v3/lunshare/health returns all of them.
     """
     health = call.services.node.health()
     lists = {"failed": health.failed, "unknown": health.unknown}
-    body: dict[str, Any] = {"ready": health.ready, "problems": list(health.problems)}
+    problems = [_without_paths(problem) for problem in health.problems]
+    body: dict[str, Any] = {"ready": health.ready, "problems": problems}
     body |= {name: _few(sentences) for name, sentences in lists.items()}
     body["counts"] = {name: len(sentences) for name, sentences in lists.items()}
     return Answer(200 if health.ready else 503, body)
@@ -61,5 +64,10 @@ def _few(sentences: Iterable[str]) -> list[str]:
         kind = sentence.partition(" ")[0]
         numbers[kind] = numbers.get(kind, 0) + 1
         if numbers[kind] <= _FEW:
-            few.append(sentence)
+            few.append(_without_paths(sentence))
     return few
+
+
+def _without_paths(sentence: str) -> str:
+    """Return it for everybody: where files and disks are is for administrators."""
+    return _PATH.sub("(path)", sentence)
