@@ -86,6 +86,41 @@ def test_it_is_admitted_before_the_access_opens_and_until_it_is_closed(
     assert admitted(node) == set()
 
 
+def test_the_address_of_a_replaced_host_is_closed_with_its_access(node: Node) -> None:
+    row = attach(node, node.shared_volume(), host(1, "192.0.2.1"))
+    node.services.attachments.connect(
+        CTX, row.id, connectors.parse(host(2, "192.0.2.2"))
+    )
+    assert admitted(node) == {"192.0.2.2"}
+
+
+def test_a_replaced_host_that_another_row_wants_stays_admitted(node: Node) -> None:
+    row = attach(node, node.shared_volume(), host(1, "192.0.2.1"))
+    attach(node, node.shared_volume(), host(1, "192.0.2.1"))
+    node.services.attachments.connect(
+        CTX, row.id, connectors.parse(host(2, "192.0.2.2"))
+    )
+    assert admitted(node) == {"192.0.2.1", "192.0.2.2"}
+
+
+def test_a_host_that_moves_is_admitted_at_its_new_address_only(node: Node) -> None:
+    row = attach(node, node.shared_volume(), host(1, "192.0.2.1"))
+    node.services.attachments.connect(
+        CTX, row.id, connectors.parse(host(1, "192.0.2.2"))
+    )
+    assert admitted(node) == {"192.0.2.2"}
+
+
+def test_a_terminated_connection_closes_its_address(node: Node) -> None:
+    volume, sent = node.shared_volume(), host(1, "192.0.2.1")
+    legacy = node.services.legacy
+    legacy.reserve(CTX, volume.id)
+    legacy.initialize(CTX, volume.id, connectors.parse(sent))
+    assert admitted(node) == {"192.0.2.1"}
+    legacy.terminate(CTX, volume.id, connectors.parse(sent))
+    assert admitted(node) == set()
+
+
 def test_what_cannot_be_admitted_is_not_attached(node: Node) -> None:
     volume = node.shared_volume()
     failing = failing_once(node.target().failures, "admit")

@@ -114,17 +114,23 @@ class Access:
             target = self._backends[volume.backend].drivers.target
             connectors.check_unnamed(target.PROTOCOL)
 
-    def attach(self, volume: Volume, row: Attachment, wanted: Wanted) -> Attachment:
+    def attach(
+        self,
+        volume: Volume,
+        row: Attachment,
+        wanted: Wanted,
+        replaced: Attachment | None = None,
+    ) -> Attachment:
         """Attach the host of a row that is attaching; store its connection_info.
 
-        ``wanted``: that of its initiator, as for ``apply``. The initiator that its
-        connector replaced is closed before.
+        ``wanted``: that of its initiator, as for ``apply``. The host that its
+        connector replaced, that of the row ``replaced``, is closed before.
 
         :raises BackendFailed: the access is closed again, or the row says that it
             may be open.
         """
         try:
-            row = self.detach_replaced(row)
+            row = self.detach_replaced(row, replaced)
             self.admissions.update(volume.backend, row)
             self.apply(volume, row.initiator, wanted)
             stored: dict[str, Any] = {
@@ -146,10 +152,14 @@ class Access:
         )
         return replace(row, **stored)
 
-    def detach_replaced(self, row: Attachment) -> Attachment:
+    def detach_replaced(
+        self, row: Attachment, replaced: Attachment | None = None
+    ) -> Attachment:
         """Detach the initiator that the row's connector replaced, if any.
 
-        Return the row without it. Can be repeated.
+        ``replaced`` is the row as it was: the portals are closed to its address. Where
+        it is not known any more, the next reconcile does that. Return the row without
+        it. Can be repeated.
 
         :raises BackendFailed: it may still be open, and the row still names it.
         """
@@ -158,6 +168,8 @@ class Access:
         with self._db.reading() as connection:
             volume = volumes.require_row(connection, row.volume_id)
         self.apply(volume, only=row.former_initiator)
+        if replaced is not None:
+            self._end_admission(volume, replaced)
         with self._db.writing() as connection:
             attachments.set_values(connection, row.id, former_initiator=None)
         return replace(row, former_initiator=None)
@@ -224,6 +236,18 @@ class Access:
                 row.id,
                 row.volume_id,
             )
+
+    def move_admission(self, old: Attachment, new: Attachment) -> None:
+        """Admit a host at the address that it has now, and not at its former one.
+
+        :raises BackendFailed: it is not admitted there before the next reconcile.
+        """
+        if (old.connector or {}).get("ip") == (new.connector or {}).get("ip"):
+            return
+        with self._db.reading() as connection:
+            volume = volumes.require_row(connection, new.volume_id)
+        self.admissions.update(volume.backend, new)
+        self._end_admission(volume, old)
 
     def _end_admission(self, volume: Volume, row: Attachment) -> None:
         """Close the portals to the host, unless other rows want it there.

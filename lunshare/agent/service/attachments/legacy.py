@@ -132,7 +132,7 @@ class LegacyActions:
                 row = self._rows.start_attach(connection, volume, confirmed, connector)
                 wanted = read_wanted(connection, volume.id, row.initiator)
             try:
-                return with_secrets(self._access.attach(volume, row, wanted))
+                return with_secrets(self._access.attach(volume, row, wanted, confirmed))
             except Exception:
                 if row.legacy == CONNECT:
                     self._rows.delete_failed(row)
@@ -360,6 +360,7 @@ class LegacyActions:
 
     def _detach(self, row: Attachment, initiator: str, check: Check) -> None:
         """Commit that the initiator leaves the row, then detach it."""
+        before = row
         if row.initiator == initiator:
             row = self._access.detach_replaced(row)
             values: dict[str, Any] = {
@@ -374,7 +375,7 @@ class LegacyActions:
                 attachments.set_values(connection, row.id, **values)
             row = replace(row, **values)
         try:
-            self._access.detach_replaced(row)
+            self._access.detach_replaced(row, before)
         except BackendFailed as error:
             LOG.error(
                 "[%s] access not closed: attachment=%s: %s",

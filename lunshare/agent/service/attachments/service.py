@@ -275,7 +275,9 @@ class Attachments:
         with self._locks.volume(row.volume_id, f"the attach of host {connector.host}"):
             row = self._require(attachment_id, ctx)
             if connectors.is_open(row, connector):
-                return with_secrets(_refresh(self._db, row, connector))
+                refreshed = _refresh(self._db, row, connector)
+                self._access.move_admission(row, refreshed)
+                return with_secrets(refreshed)
             # Its row can name two initiators, and the new connector is a third.
             row = self._access.detach_replaced(row)
             with self._db.writing() as connection:
@@ -285,7 +287,7 @@ class Attachments:
                 confirmed = replace(row, answered=True)  # its client names it
                 intent = self.start_attach(connection, volume, confirmed, connector)
                 wanted = read_wanted(connection, volume.id, intent.initiator)
-            return with_secrets(self._access.attach(volume, intent, wanted))
+            return with_secrets(self._access.attach(volume, intent, wanted, row))
 
     def complete(self, ctx: RequestContext, attachment_id: str) -> None:
         """Note that the host uses the volume. Can be repeated.
