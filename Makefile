@@ -13,7 +13,7 @@ OTHERS := outside,fleet-quick,prometheus,proxies,clients-quick,tempest
 # Many small commits: where the machine has enough memory, their files are there.
 unit api conformance daemon restart: export PYTEST_DEBUG_TEMPROOT = $(shell tests/memory)
 
-.PHONY: help demo check lint unit others api conformance daemon test test-full restart storm storm-seeds system openapi fuzz fleet-quick fleet-releases fleet prometheus proxies services images thin-1 thin-2 thick-1 thick-2 node-1 node-2 judged tempest tempest-lab local-attach takeover clients clients-quick clients-page test-kernels outside test-loopback bench run sample api-reference states walks clean
+.PHONY: help demo check lint unit others api conformance daemon test test-full restart storm storm-seeds system openapi fuzz fuzz-hosts fleet-quick fleet-releases fleet prometheus proxies services images thin-1 thin-2 thick-1 thick-2 node-1 node-2 judged tempest tempest-lab local-attach takeover clients clients-quick clients-page test-kernels outside test-loopback bench run sample api-reference states walks clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -87,6 +87,11 @@ openapi: $(VENV)/.ready ## 80 s of schemathesis with each auth strategy: no 5xx,
 EXAMPLES ?= 20000
 fuzz: $(VENV)/.ready ## random frames, verbs and commands against the root helper; EXAMPLES=20000
 	$(PYTEST) -q tests/unit/test_border_fuzz.py tests/unit/test_filters_fuzz.py --timeout 3600 --fuzz-examples $(EXAMPLES) $(if $(SEED),--fuzz-seed $(SEED))
+
+COMMANDS ?= 30000
+fuzz-hosts: ## random PDUs of hostile hosts in a quick guest, until the kernel shows a fault; COMMANDS=30000
+	tests/lab/run --kernel uml -- python -m pytest -q -s -p no:cacheprovider tests/system/fuzz_lio.py \
+		--fuzz-commands $(COMMANDS) $(if $(SEED),--fuzz-seed $(SEED))
 
 fleet-quick: $(VENV)/.ready ## three minutes: a stock Cinder 29.0.0 whose cinder-volume runs the drivers; fake storage
 	tests/fleet/run

@@ -19,6 +19,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """How long random input is tried; a seed that was printed tries the same again."""
     group = parser.getgroup("fuzzing")
     group.addoption("--fuzz-examples", type=int, default=100)
+    group.addoption("--fuzz-commands", type=int, default=30_000)
     group.addoption("--fuzz-seed", type=int, default=None)
 
 

@@ -4,15 +4,18 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Callable
 
 import pytest
 
 from lunshare.drivers.values import Auth
 from tests.system.lio_hosts import BLOCK, DATA_PROTECT, LoginRefused, Refused
-from tests.system.lio_node import Node
+from tests.system.lio_node import MIB, SIZE, Node
 
 ONE, TWO = b"1" * BLOCK, b"2" * BLOCK
+WRITERS_AT = 4096  # their block; scsi_commands.py uses only the first
 Make = Callable[[], Node]
 
 
@@ -29,3 +32,36 @@ def protected(call: Callable[..., object], *given: object) -> bool:
     with pytest.raises(Refused) as caught:
         call(*given)
     return (caught.value.key, caught.value.ascq) == (DATA_PROTECT, 0x2700)
+
+
+def filled(node: Node) -> bytes:
+    """Fill the disk with one random MiB, so that its blocks differ; return it."""
+    data = os.urandom(MIB)
+    with open(node.disk.path, "r+b") as file:
+        for _ in range(SIZE // MIB):
+            file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    return data
+
+
+def changed(node: Node, data: bytes) -> list[int]:
+    """Return the MiB of the disk that are not ``data``, without the writers' blocks.
+
+    One after the other: in User-mode Linux 6.12.101 each page may be a mapping of its
+    own, and a process that has more than vm.max_map_count (65,530: 256 MiB) is ended.
+    """
+    line = ["dd", f"if={node.disk.path}", "bs=1M", "iflag=direct", "status=none"]
+    theirs, left = divmod(WRITERS_AT * BLOCK, MIB)
+    used = slice(left, left + 64 * BLOCK)
+    changed = []
+    with subprocess.Popen(line, stdout=subprocess.PIPE) as read:
+        assert read.stdout is not None
+        for number in range(SIZE // MIB):
+            found = bytearray(read.stdout.read(MIB))
+            if number == theirs:
+                found[used] = data[used]
+            if found != data:
+                changed.append(number)
+    assert read.returncode == 0
+    return changed

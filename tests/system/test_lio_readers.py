@@ -22,12 +22,11 @@ from tests.stands.waiting import until
 from tests.system.hostile_host import PORTAL, Hostile, table
 from tests.system.hosts import Traffic
 from tests.system.kernel import dismantle
-from tests.system.lio_checks import ONE, TWO
+from tests.system.lio_checks import ONE, TWO, WRITERS_AT, changed, filled
 from tests.system.lio_files import FileNode
 from tests.system.lio_hosts import BLOCK, READ, WRITE, Refused, Session
 from tests.system.lio_node import (
     CONFIGFS,
-    MIB,
     SIZE,
     HelperProcess,
     Later,
@@ -43,7 +42,6 @@ __all__ = ["server"]
 pytestmark = pytest.mark.system
 pytest_plugins = ["tests.system.lio_fixtures"]
 
-_AT = 4096  # block of the writers; scsi_commands.py uses only the first
 _CONFLICT = 0x18
 # LIO decides by the flag: without data-out one of these is done as a READ.
 _READ_ALL_THE_SAME = {
@@ -73,7 +71,7 @@ def test_read_only_host_changes_and_blocks_nothing(
     disk: Node, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Every command with each flag, and LUN resets, while two writers do I/O."""
-    before = _filled(disk)
+    before = filled(disk)
     disk.reservations = True
     disk.apply(a="rw", c="rw", d="rw", b="ro")
     a, c, outsider = (disk.login(host) for host in "acd")
@@ -82,8 +80,8 @@ def test_read_only_host_changes_and_blocks_nothing(
     _reserve_out(a, 1, b"writer-a" + bytes(8), _WERO)
     answers = {}
     with (
-        Traffic(a, "rw", at=_AT, pause=0.02) as one,
-        Traffic(c, "rw", at=_AT + 8, pause=0.02) as two,
+        Traffic(a, "rw", at=WRITERS_AT, pause=0.02) as one,
+        Traffic(c, "rw", at=WRITERS_AT + 8, pause=0.02) as two,
         contextlib.closing(Hostile(disk)) as hostile,
     ):
         for name, (cdb, data) in commands(disk.id).items():
@@ -100,12 +98,12 @@ def test_read_only_host_changes_and_blocks_nothing(
             traffic.stop()
     with capsys.disabled():
         print(table(disk, answers))
-    assert _changed(disk, before) == []
+    assert changed(disk, before) == []
     good = {each for each, answer in answers.items() if answer == "GOOD"}
     assert good <= {(name, flag) for name in _READ_ALL_THE_SAME for flag in "R-"}
     assert _keys(a) == {b"writer-a", b"writer-c"}
     with pytest.raises(Refused) as conflict:
-        outsider.write(_AT + 16, ONE)
+        outsider.write(WRITERS_AT + 16, ONE)
     assert conflict.value.status == _CONFLICT
 
 
@@ -226,7 +224,7 @@ def test_readers_lun_exists_while_there_are_readers(disk: Node) -> None:
 
 def test_read_returns_no_other_bytes_while_a_mode_changes(disk: Node) -> None:
     """For an unmapped LUN 0 the kernel answers reads with GOOD and its own memory."""
-    before = _filled(disk)[:BLOCK]
+    before = filled(disk)[:BLOCK]
     disk.apply(a="rw", b="ro")
     seen: set[bytes] = set()
 
@@ -296,39 +294,6 @@ def test_target_restores_registrations_except_of_detached_hosts(
     disk.driver.remove(disk.id)
     disk.apply(a="rw")
     assert _keys(disk.login("a")) == set()
-
-
-def _filled(node: Node) -> bytes:
-    """Fill the disk with one random MiB, so that its blocks differ; return it."""
-    data = os.urandom(MIB)
-    with open(node.disk.path, "r+b") as file:
-        for _ in range(SIZE // MIB):
-            file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    return data
-
-
-def _changed(node: Node, data: bytes) -> list[int]:
-    """Return the MiB of the disk that are not ``data``, without the writers' blocks.
-
-    One after the other: in User-mode Linux 6.12.101 each page may be a mapping of its
-    own, and a process that has more than vm.max_map_count (65,530: 256 MiB) is ended.
-    """
-    line = ["dd", f"if={node.disk.path}", "bs=1M", "iflag=direct", "status=none"]
-    theirs, left = divmod(_AT * BLOCK, MIB)
-    used = slice(left, left + 64 * BLOCK)
-    changed = []
-    with subprocess.Popen(line, stdout=subprocess.PIPE) as read:
-        assert read.stdout is not None
-        for number in range(SIZE // MIB):
-            found = bytearray(read.stdout.read(MIB))
-            if number == theirs:
-                found[used] = data[used]
-            if found != data:
-                changed.append(number)
-    assert read.returncode == 0
-    return changed
 
 
 def _reserve_out(
