@@ -7,7 +7,7 @@ makes the same PDUs; which host is served first depends on the machine.
 
 ``make fuzz-hosts`` runs it. It is in no lane of lanes.py, as it does not pass: in
 User-mode Linux 6.12.113 with seed 101 it ends within 10 s with a fault of the kernel
-(docs/kernel-reports/data-of-a-read.md), and with readers only it waits for 24 MiB of
+(docs/kernel-reports/read-with-data.md), and with readers only it waits for 24 MiB of
 memory that are not free again 60 s later (seeds 303 and 404; not looked into).
 """
 
