@@ -13,7 +13,6 @@ memory that are not free again 60 s later (seeds 303 and 404; not looked into).
 
 from __future__ import annotations
 
-import contextlib
 import multiprocessing
 import os
 import re
@@ -31,6 +30,7 @@ from tests.stands.waiting import until
 from tests.system.fuzz_hosts import STATUS, Attacker, Newcomer, Writing, attack, write
 from tests.system.fuzz_pdus import KNOWN_FAULTS, Pdus
 from tests.system.hostile_host import PORTAL
+from tests.system.kernel import faults
 from tests.system.lio_checks import Make, changed, filled
 from tests.system.lio_node import MIB, Node, initiator
 
@@ -53,10 +53,6 @@ _HOSTS = (
 )
 _STRANGERS, _PASSWORD = "hxy", Auth("host-h", "a-secret-of-h-0123")
 _ANSWERED, _SECONDS, _LEAK = 0.7, 1.0, 24 * MIB
-_FAULT = re.compile(
-    r"WARNING: |BUG: |Oops|Call Trace|blocked for more than|refcount_t|corruption"
-    r"|general protection|lockup|page allocation failure|Out of memory|UBSAN"
-)
 _FORK = multiprocessing.get_context("fork")
 _ENDED = _FORK.Event()  # inherited by the hosts' processes
 
@@ -69,17 +65,17 @@ def test_random_pdus_harm_nobody(
     wanted: int = request.config.getoption("--fuzz-commands")
     chosen = request.config.getoption("--fuzz-seed")
     seed = int.from_bytes(os.urandom(4), "big") if chosen is None else chosen
-    nodes, faults = [make(), make()], _faults()
+    nodes, found = [make(), make()], faults()
     contents = [filled(node) for node in nodes]
     _attach(nodes)
-    before = _run(nodes, seed + 1, 1000, faults).available  # the caches grow once
-    seen = _run(nodes, seed, wanted, faults)
+    before = _run(nodes, seed + 1, 1000, found).available  # the caches grow once
+    seen = _run(nodes, seed, wanted, found)
     record_property("fuzz", f"PDUs of hosts, seed {seed}: {seen}")
     seen.check(wanted)
     assert changed(nodes[0], contents[0]) == [], seen
     until(lambda: before - _available() < _LEAK, "the memory is free again", 60)
     _detach(nodes)
-    assert next(faults) == ""
+    assert next(found) == ""
 
 
 @dataclass
@@ -197,21 +193,6 @@ def _detach(nodes: list[Node]) -> None:
         node.driver.remove(node.id)
         assert not node.group.exists()
         assert not node.backstores()
-
-
-def _faults() -> Iterator[str]:
-    """What the kernel's log says of faults from now on, and whether it is tainted."""
-    file = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
-    os.lseek(file, 0, os.SEEK_END)
-    tainted, found = Path("/proc/sys/kernel/tainted"), ""
-    clean = tainted.read_text()
-    while True:
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                with contextlib.suppress(BrokenPipeError):  # older lines are lost
-                    line = os.read(file, 8192).decode(errors="replace")
-                    found += line if found or _FAULT.search(line) else ""
-        yield found[:9000] + ("" if tainted.read_text() == clean else "tainted")
 
 
 def _available() -> int:

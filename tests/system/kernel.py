@@ -19,6 +19,10 @@ ISCSI, CORE = TARGET / "iscsi", TARGET / "core"
 PREFIX = "iqn.2026-11.io.lunshare:volume-"
 _SESSION = re.compile(r"LIO Session ID: (\d+)")
 _MODES = {"0": "rw", "1": "ro"}
+_FAULT = re.compile(
+    r"WARNING: |BUG: |Oops|Call Trace|blocked for more than|refcount_t|corruption"
+    r"|general protection|lockup|page allocation failure|Out of memory|UBSAN"
+)
 
 
 class Live:
@@ -133,6 +137,21 @@ def dismantle(target: Path) -> None:
             lun.rmdir()
         group.rmdir()
     target.rmdir()
+
+
+def faults() -> Iterator[str]:
+    """What the kernel's log says of faults from now on, and whether it is tainted."""
+    file = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
+    os.lseek(file, 0, os.SEEK_END)
+    tainted, found = Path("/proc/sys/kernel/tainted"), ""
+    clean = tainted.read_text()
+    while True:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                with contextlib.suppress(BrokenPipeError):  # older lines are lost
+                    line = os.read(file, 8192).decode(errors="replace")
+                    found += line if found or _FAULT.search(line) else ""
+        yield found[:9000] + ("" if tainted.read_text() == clean else "tainted")
 
 
 class Foreign:

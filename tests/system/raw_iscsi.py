@@ -37,8 +37,18 @@ _KEYS = {
     "OFMarker": "No",
 }
 _CDB = 16
-#: The R and W flags of a command, by their names in the table.
-FLAGS = {"R": 0x40, "W": 0x20, "-": 0}
+#: The F, R and W flags of a command, by their names in the table.
+FLAGS = {"R": 0xC0, "R and data": 0xC0, "W": 0xA0, "-": 0x80}
+#: More of them, which no host needs; some say that data follows by itself.
+WRONG_FLAGS = {
+    "W and data": 0xA0,
+    "- and data": 0x80,
+    "R, W and data": 0xE0,
+    "R, W": 0xE0,
+    "W, not final": 0x20,
+    "W, not final, and data": 0x20,
+    "R, not final, and data": 0x40,
+}
 TASK_FUNCTIONS = {
     "ABORT TASK SET": 2,
     "CLEAR ACA": 3,
@@ -53,6 +63,7 @@ class RawSession:
     """One login, without CHAP; LUN 0. Answers are texts: ``GOOD``, ``07/27/00``.
 
     ``keys`` are sent with the login. Without ``iqn`` it is a discovery session.
+    ``answered`` has the target's keys.
     """
 
     def __init__(
@@ -61,6 +72,7 @@ class RawSession:
         address, _, port = portal.rpartition(":")
         self._socket = socket.create_connection((address.strip("[]"), int(port)), 5)
         self._tag, self._status_number, self._command_number = 0, 0, 1
+        self.answered: dict[str, str] = {}
         try:
             self._login(initiator, iqn, keys)
         except BaseException:
@@ -71,23 +83,47 @@ class RawSession:
         """Drop the connection."""
         self._socket.close()
 
-    def command(self, cdb: bytes, flag: str, data: bytes = b"") -> str:
-        """Send a command with one of FLAGS, and data if it is W; returns the answer."""
+    def command(
+        self,
+        cdb: bytes,
+        flag: str,
+        data: bytes = b"",
+        expected: int | None = None,
+        follows: bool = False,
+    ) -> str:
+        """Send a command with one of FLAGS; returns the answer.
+
+        Data of a W waits for the target's request if the target wants that; data of a
+        name with "and data" does not. ``expected`` is another Expected Data Transfer
+        Length than that of the data; with ``follows`` a Data-Out follows at once.
+        """
         self._tag += 1
-        expected = len(data) if flag != "-" else 0
+        if expected is None:
+            expected = len(data) if flag != "-" else 0
         more = cdb[_CDB:]
         extension = struct.pack(">HBx", len(more) + 1, 1) + more if more else b""
         fields = struct.pack(
             ">IIII", self._tag, expected, self._command_number, self._status_number
         )
         self._command_number += 1
-        flags = _FINAL | FLAGS[flag] | 1
+        flags = (FLAGS | WRONG_FLAGS)[flag] | 1
         header = bytes([_COMMAND, flags]) + bytes(14) + fields
-        sent = data if flag == "W" else b""
-        self._send(header + cdb[:_CDB].ljust(_CDB, b"\0"), extension, sent)
+        at_once = flag == "W" and self.answered.get("ImmediateData") == "Yes"
+        sent = data if at_once or flag.endswith("and data") else b""
         try:
+            self._send(header + cdb[:_CDB].ljust(_CDB, b"\0"), extension, sent)
+            if follows:
+                self._put(struct.pack(">II", self._tag, _NO_TAG), 0, data)
             return next(self._answers(data))
         except (ConnectionError, TimeoutError) as error:
+            return type(error).__name__
+
+    def data_out(self, tag: int, data: bytes) -> str:
+        """Send a Data-Out that nobody has asked for; returns the answer to a ping."""
+        try:
+            self._put(struct.pack(">II", tag, _NO_TAG), 0, data)
+            return self.task("ABORT TASK SET")
+        except ConnectionError as error:
             return type(error).__name__
 
     def task(self, function: str) -> str:
@@ -126,18 +162,13 @@ class RawSession:
         """Data-Out for a ready-to-transfer."""
         offset, wanted = struct.unpack(">II", header[40:48])
         part = data[offset : offset + wanted].ljust(wanted, b"\0")
-        numbers = struct.pack(">I", self._status_number)
-        self._send(
-            bytes([_DATA_OUT, _FINAL])
-            + bytes(14)
-            + header[16:24]
-            + bytes(4)
-            + numbers
-            + bytes(8)
-            + struct.pack(">II", 0, offset),
-            b"",
-            part,
-        )
+        self._put(header[16:24], offset, part)
+
+    def _put(self, tags: bytes, offset: int, data: bytes) -> None:
+        number = struct.pack(">I", self._status_number)
+        last = struct.pack(">II", 0, offset)
+        first = bytes([_DATA_OUT, _FINAL]) + bytes(14) + tags + bytes(4)
+        self._send(first + number + bytes(8) + last, b"", data)
 
     def _pong(self, header: bytes) -> None:
         numbers = struct.pack(">II", self._command_number, self._status_number)
@@ -159,7 +190,9 @@ class RawSession:
         for _ in range(_ROUNDS):
             numbers = (0, 0, 0, self._command_number, self._status_number)
             self._send(first + struct.pack(">IHHII", *numbers) + bytes(16), b"", text)
-            header, _ = self._receive()
+            header, body = self._receive()
+            pairs = (each.partition("=") for each in body.decode().split("\0"))
+            self.answered |= {name: value for name, _, value in pairs}
             if header[0] != _LOGIN_RESPONSE or header[36]:
                 raise ConnectionError(f"login answered {header[36]}/{header[37]}")
             # The target may send keys of its own before it continues.

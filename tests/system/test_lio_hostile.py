@@ -10,10 +10,12 @@ import struct
 import pytest
 
 from tests.system.hostile_host import PORTAL
-from tests.system.lio_checks import ONE, TWO
-from tests.system.lio_hosts import Refused, Session
+from tests.system.hosts import Traffic
+from tests.system.kernel import faults
+from tests.system.lio_checks import ONE, TWO, WRITERS_AT, changed, filled
+from tests.system.lio_hosts import BLOCK, Refused, Session
 from tests.system.lio_node import Node, initiator
-from tests.system.raw_iscsi import RawSession
+from tests.system.raw_iscsi import FLAGS, WRONG_FLAGS, RawSession
 from tests.system.scsi_commands import commands
 
 pytestmark = pytest.mark.system
@@ -22,6 +24,17 @@ pytest_plugins = ["tests.system.lio_fixtures"]
 _STANDBY, _UNAVAILABLE, _OFFLINE = 2, 3, 14
 _KEY, _OTHER = b"writer-a", b"writer-b"
 _UNSUPPORTED, _PROTECTED = "05/20/00", "07/27/00"
+#: Commands that read blocks, bytes or nothing, and one that writes.
+_COMMANDS = {
+    "READ(10)": bytes([0x28, *bytes(7), 1, 0]),
+    "READ(16)": bytes([0x88, *bytes(12), 1, 0, 0]),
+    "INQUIRY": bytes([0x12, 0, 0, 2, 0, 0]),
+    "READ CAPACITY(10)": bytes([0x25, *bytes(9)]),
+    "TEST UNIT READY": bytes(6),
+    "SYNCHRONIZE CACHE(10)": bytes([0x35, *bytes(9)]),
+    "an unknown one": bytes([0xFF, *bytes(9)]),
+    "WRITE(10)": bytes([0x2A, *bytes(7), 1, 0]),
+}
 
 
 @pytest.mark.parametrize("state", [_STANDBY, _UNAVAILABLE, _OFFLINE])
@@ -85,6 +98,43 @@ def test_a_full_apply_ends_reservations_of_older_versions(node: Node) -> None:
     node.reservations = False
     assert "reservations refused" in node.apply(a="rw", c="rw")
     c.write(0, ONE)
+
+
+@pytest.mark.parametrize("mode", ["ro", "rw"])
+def test_data_that_belongs_to_no_write_harms_nobody(node: Node, mode: str) -> None:
+    """One READ with data stopped the kernel: kernel-reports/read-with-data.md."""
+    before, found, ended = filled(node), faults(), []
+    node.apply(a=mode, c="rw", b="ro")
+    with (
+        Traffic(node.login("c"), "rw", at=WRITERS_AT, pause=0.02) as writing,
+        Traffic(node.login("b"), "ro", pause=0.02) as reading,
+    ):
+        for name, cdb in _COMMANDS.items():
+            for flag in FLAGS | WRONG_FLAGS:
+                ended += _sends(node, name, cdb, flag)
+            for traffic in (writing, reading):
+                traffic.wait_for_progress()
+        for traffic in (writing, reading):
+            traffic.stop()
+    assert next(found) == ""
+    assert all("Connection" in each for each in ended if ", R and data: " in each)
+    if mode == "ro":
+        assert changed(node, before) == []
+    assert f"{initiator('a')} closed" in node.apply(c="rw", b="ro")
+
+
+def _sends(node: Node, name: str, cdb: bytes, flag: str) -> list[str]:
+    """Send it in sessions of its own: as told, too long, with a Data-Out after."""
+    answers, ways = [], [(BLOCK, True), (BLOCK, False), (BLOCK // 2, False)]
+    if flag == "W, not final":  # LIO waits 3 s for the Data-Out (dataout_timeout)
+        del ways[1:]
+    for expected, follows in ways:
+        with contextlib.closing(_raw(node, "a")) as raw:
+            assert raw.answered["ImmediateData"] == "No"
+            answer = raw.command(cdb, flag, ONE, expected, follows)
+            answers.append(f"{name}, {flag}: {answer}")
+            raw.data_out(77, ONE)
+    return answers
 
 
 def _raw(node: Node, host: str) -> RawSession:

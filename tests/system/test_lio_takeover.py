@@ -97,6 +97,7 @@ def test_takeover_does_not_disturb_writer_and_reader_cannot_write(taken: Node) -
     assert a.serial == serial
     assert not b.alive
     need_apart(taken, a)
+    assert (taken.group / "param/ImmediateData").read_text().strip() == "No"
     assert apply(taken, a="rw", b="ro") == []
 
 
@@ -106,12 +107,13 @@ def test_new_reader_is_read_only_before_the_takeover_is_complete(
 ) -> None:
     """A new mapped LUN of Cinder's target is writable (prod_mode_write_protect 0).
 
-    The attach of one host may come first: the apply of all fails while one of them has
-    no secret, or hangs.
+    And its hosts may send data with a command (ImmediateData). The attach of one host
+    may come first: the apply of all fails while one of them has no secret, or hangs.
     """
     asked = Apply(wanted(taken, **{host: "ro"}), _PORTALS, (initiator(host),))
     taking().apply(asked, 20)
     assert (taken.acl(host) / "lun_0/write_protect").read_text().strip() == "1"
+    assert (taken.group / "param/ImmediateData").read_text().strip() == "No"
     reader = taken.login(host, AUTH)
     assert reader.write_protected
     with pytest.raises(Refused):

@@ -26,12 +26,13 @@ from lunshare.helper import disk_paths
 PREFIX = "iqn.2010-10.org.openstack:"
 _TOPS = {"ROOT": "", "CORE": "/core", "ISCSI": "/iscsi"}
 _OF_GROUPS = (
-    "generate_node_acls",
-    "demo_mode_discovery",
-    "demo_mode_write_protect",
-    "prod_mode_write_protect",
-    "cache_dynamic_acls",
-    "authentication",
+    "attrib/generate_node_acls",
+    "attrib/demo_mode_discovery",
+    "attrib/demo_mode_write_protect",
+    "attrib/prod_mode_write_protect",
+    "attrib/cache_dynamic_acls",
+    "attrib/authentication",
+    "param/ImmediateData",
 )
 _OF_BACKSTORES = (
     "emulate_3pc",
@@ -50,8 +51,7 @@ _NEW = {
         *("wwn/vendor_id", "wwn/product_id", "wwn/vpd_unit_serial"),
     ),
     r"iscsi/[^/]+/tpgt_1": (
-        *(f"attrib/{name}" for name in _OF_GROUPS),
-        *("enable", "dynamic_sessions", "lun/", "np/", "acls/"),
+        *(*_OF_GROUPS, "enable", "dynamic_sessions", "lun/", "np/", "acls/"),
     ),
     r"iscsi/[^/]+/tpgt_1/acls/[^/]+": (
         *("tag", "attrib/authentication", "auth/userid", "auth/password"),
@@ -153,7 +153,7 @@ class Tree:
         group = self.root / "iscsi" / f"{PREFIX}volume-{volume_id}" / "tpgt_1"
         _write(group, "enable", "1")
         for attribute in _OF_GROUPS:
-            _write(group, f"attrib/{attribute}", "0")
+            _write(group, attribute, "0")
         _write(group, "dynamic_sessions", "")
         (group / "lun").mkdir()
         (group / "np").mkdir()

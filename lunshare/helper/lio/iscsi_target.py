@@ -37,14 +37,19 @@ from lunshare.helper.named_locks import TimedLock
 
 # A host without an ACL sees and reaches nothing, and a new mapped LUN is read-only.
 # CHAP is required unless an ACL disables it, so an incomplete ACL refuses every login.
+# No command carries data: one that reads, and does, is executed twice by the kernel,
+# which then stops (6.12, docs/kernel-reports/read-with-data.md).
 _ATTRIBUTES = {
-    "generate_node_acls": "0",
-    "demo_mode_discovery": "0",
-    "demo_mode_write_protect": "1",
-    "prod_mode_write_protect": "1",
-    "cache_dynamic_acls": "0",
-    "authentication": "1",
+    "attrib/generate_node_acls": "0",
+    "attrib/demo_mode_discovery": "0",
+    "attrib/demo_mode_write_protect": "1",
+    "attrib/prod_mode_write_protect": "1",
+    "attrib/cache_dynamic_acls": "0",
+    "attrib/authentication": "1",
+    "param/ImmediateData": "No",
 }
+# Those that concern the hosts which are let in from now on.
+_FOR_NEW_HOSTS = ("attrib/prod_mode_write_protect", "param/ImmediateData")
 
 # While the last portal of an address shuts down, its socket is still bound, and a new
 # portal is refused: kernel_bind() -98 in the kernel's log, EINVAL from mkdir (6.1:
@@ -52,12 +57,14 @@ _ATTRIBUTES = {
 _SHUTDOWN_SECONDS, _PAUSE_SECONDS = 3.0, 0.01
 
 
-def map_read_only(target: Target) -> None:
-    """Let new mapped LUNs be read-only, also of a target of Cinder's LVM driver.
+def prepare_for_hosts(target: Target) -> None:
+    """Prepare a target of Cinder's LVM driver for new hosts, before its full apply.
 
-    That has the kernel's default, 0: a new mapped LUN is writable (seen on 6.12).
+    It has the kernel's defaults: a new mapped LUN is writable (seen on 6.12), and a
+    command may carry data.
     """
-    write_if_different(f"{target.group}/attrib/prod_mode_write_protect", "1")
+    for name in _FOR_NEW_HOSTS:
+        write_if_different(f"{target.group}/{name}", _ATTRIBUTES[name])
 
 
 def disk_path(target: Target) -> str:
@@ -104,7 +111,7 @@ def create(
     os.mkdir(target.path)
     os.mkdir(target.group)
     for name, value in _ATTRIBUTES.items():
-        write(f"{target.group}/attrib/{name}", value)
+        write(f"{target.group}/{name}", value)
     for portal in portals:
         _create_portal(f"{target.group}/np/{portal}")
     return path
@@ -200,8 +207,8 @@ def repair(
     """
     changes = []
     for name, value in _ATTRIBUTES.items():
-        if write_if_different(f"{target.group}/attrib/{name}", value):
-            changes.append(f"{name} set to {value}")
+        if write_if_different(f"{target.group}/{name}", value):
+            changes.append(f"{os.path.basename(name)} set to {value}")
     for role in Role:
         if path := target.backstore(role):
             changes += backstores.repair(path, disk, role)

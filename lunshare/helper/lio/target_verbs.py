@@ -303,7 +303,7 @@ def _open(target: Target, wanted: Apply) -> list[str]:
     """Open what is wanted; a new mapped LUN is read-only at first."""
     changes = []
     if target.cinder_backstore():
-        iscsi_target.map_read_only(target)
+        iscsi_target.prepare_for_hosts(target)
     for connector in wanted.concerned:
         acl = target.acl(connector.initiator)
         changes += acls.grant(acl, target.lun_of(connector), connector)
