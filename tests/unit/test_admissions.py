@@ -111,6 +111,34 @@ def test_a_host_that_moves_is_admitted_at_its_new_address_only(node: Node) -> No
     assert admitted(node) == {"192.0.2.2"}
 
 
+def test_a_repeat_after_a_failure_admits_the_host_where_it_is_now(node: Node) -> None:
+    row = attach(node, node.shared_volume(), host(1, "192.0.2.1"))
+    moved = connectors.parse(host(1, "192.0.2.2"))
+    failing = failing_once(node.target().failures, "admit")
+    with failing, pytest.raises(BackendFailed):
+        node.services.attachments.connect(CTX, row.id, moved)
+    node.services.attachments.connect(CTX, row.id, moved)
+    assert "192.0.2.2" in (admitted(node) or ())
+    assert node.assembly.reconcile.run().changed == ["hosts admitted anew"]
+    assert admitted(node) == {"192.0.2.2"}
+
+
+def test_a_host_that_moves_by_the_old_api_keeps_what_os_attach_wrote(
+    node: Node,
+) -> None:
+    volume, legacy = node.shared_volume(), node.services.legacy
+    legacy.reserve(CTX, volume.id)
+    legacy.initialize(CTX, volume.id, connectors.parse(host(1, "192.0.2.1")))
+    legacy.attach(CTX, volume.id, "/dev/vdb", instance=None, host="h1", mode=None)
+    moved = host(1, "192.0.2.2")
+    row = legacy.initialize(CTX, volume.id, connectors.parse(moved))
+    assert admitted(node) == {"192.0.2.2"}
+    stored = node.services.attachments.get(CTX, row.id)
+    assert stored.connector == moved
+    assert stored.mountpoint == "/dev/vdb"
+    assert node.assembly.reconcile.run().changed == []
+
+
 def test_a_terminated_connection_closes_its_address(node: Node) -> None:
     volume, sent = node.shared_volume(), host(1, "192.0.2.1")
     legacy = node.services.legacy

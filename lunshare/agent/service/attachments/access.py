@@ -240,14 +240,15 @@ class Access:
     def move_admission(self, old: Attachment, new: Attachment) -> None:
         """Admit a host at the address that it has now, and not at its former one.
 
-        :raises BackendFailed: it is not admitted there before the next reconcile.
+        Can be repeated: the rows may have the new address, and the portals not yet.
+
+        :raises BackendFailed: it is not admitted there.
         """
-        if (old.connector or {}).get("ip") == (new.connector or {}).get("ip"):
-            return
         with self._db.reading() as connection:
             volume = volumes.require_row(connection, new.volume_id)
         self.admissions.update(volume.backend, new)
-        self._end_admission(volume, old)
+        if (old.connector or {}).get("ip") != (new.connector or {}).get("ip"):
+            self._end_admission(volume, old)
 
     def _end_admission(self, volume: Volume, row: Attachment) -> None:
         """Close the portals to the host, unless other rows want it there.

@@ -101,7 +101,7 @@ class LegacyActions:
     def initialize(
         self, ctx: RequestContext, volume_id: str, connector: HostConnector
     ) -> Attachment:
-        """Open the volume to a host. The same host again changes nothing.
+        """Open the volume to a host. The same host again changes its address only.
 
         It uses a reservation, and makes an attachment where there is none. A host
         that has a plain volume by the attachments API gets its connection.
@@ -121,7 +121,7 @@ class LegacyActions:
                     rows = _open_rows(connection, volume_id, connector)
             row = legacy_choice.to_connect(rows, connector.initiator)
             if row is not None and connectors.is_open(row, connector):
-                return with_secrets(row)
+                return self._rows.refresh(row, connector)
             if row is not None:
                 self._access.detach_replaced(row)
             with self._db.writing() as connection:

@@ -10,7 +10,9 @@ the row and finishes it with the same functions of service/attachments/access.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from oslo_log import log
@@ -51,6 +53,7 @@ _CONNECTABLE = WANTED | {AttachStatus.RESERVED, AttachStatus.ERROR_ATTACHING}
 _COMPLETABLE = WANTED | {AttachStatus.RESERVED}
 
 Rows = list[Attachment]
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Attachments:
@@ -275,9 +278,12 @@ class Attachments:
         with self._locks.volume(row.volume_id, f"the attach of host {connector.host}"):
             row = self._require(attachment_id, ctx)
             if connectors.is_open(row, connector):
-                refreshed = _refresh(self._db, row, connector)
-                self._access.move_admission(row, refreshed)
-                return with_secrets(refreshed)
+                named = {
+                    "attached_host": connector.host,
+                    "mountpoint": connector.mountpoint,
+                    "answered": True,  # its client names it
+                }
+                return self.refresh(row, connector, named)
             # Its row can name two initiators, and the new connector is a third.
             row = self._access.detach_replaced(row)
             with self._db.writing() as connection:
@@ -328,6 +334,31 @@ class Attachments:
         check = self._gate.check_detach(ctx, row)
         with self._locks.volume(row.volume_id, f"the detach of {attachment_id}"):
             return self._access.delete(attachment_id, check)
+
+    def refresh(
+        self,
+        row: Attachment,
+        connector: HostConnector,
+        named: Mapping[str, Any] = _NOTHING,
+    ) -> Attachment:
+        """Store what else the initiator of an open row sent, and where it is now.
+
+        ``named``: other columns that this request sets. The caller has the volume's
+        lock; the target is not touched, except for the host's address. Can be repeated.
+
+        :raises BackendFailed: the host is not admitted at its address yet.
+        """
+        values: dict[str, Any] = {**named, "connector": connector.sent}
+        if row.connection_info is not None:
+            multipath = bool(connector.sent.get("enforce_multipath", False))
+            info = {**row.connection_info, "enforce_multipath": multipath}
+            values["connection_info"] = info
+        refreshed = replace(row, **values)
+        if refreshed != row:
+            with self._db.writing() as connection:
+                attachments.set_values(connection, row.id, **values)
+        self._access.move_admission(row, refreshed)
+        return with_secrets(refreshed)
 
     def _require(
         self, attachment_id: str, ctx: RequestContext | None = None
@@ -390,22 +421,3 @@ def available_volume(connection: Connection, row: Attachment) -> Volume:
     if volume.own_status is not VolumeStatus.AVAILABLE:
         raise Conflict(f"volume {volume.id} is {volume.status}; it must be available")
     return volume
-
-
-def _refresh(db: Database, row: Attachment, connector: HostConnector) -> Attachment:
-    """Store what else the same initiator sent; do not touch the target."""
-    if connector.sent == row.connector and row.answered:
-        return row
-    values: dict[str, Any] = {
-        "connector": connector.sent,
-        "attached_host": connector.host,
-        "mountpoint": connector.mountpoint,
-        "answered": True,  # its client names it
-    }
-    if row.connection_info is not None:
-        multipath = bool(connector.sent.get("enforce_multipath", False))
-        info = {**row.connection_info, "enforce_multipath": multipath}
-        values["connection_info"] = info
-    with db.writing() as connection:
-        attachments.set_values(connection, row.id, **values)
-    return replace(row, **values)
