@@ -56,6 +56,8 @@ def test_storage_that_hangs_is_202_and_pending(
     with node.target("api").failures.fail("apply.closed", HANGS):
         reader = changed(api, attached, 202, mode="ro")
     assert reader["fence"] == "fence pending"
+    shown = api("GET", f"/attachments/{attached['id']}")["attachment"]
+    assert (shown["attach_mode"], shown["fence"]) == ("ro", "fence pending")
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lunshare.agent.model.errors import BackendFailed, Conflict, NotFound
 from lunshare.agent.model.records import Attachment, Mode, NewAttachment, Volume
+from lunshare.agent.service.driver_values import driver_volume
+from lunshare.agent.service.volumes.reset_status import Reset
 from lunshare.drivers.errors import DeadlineExceeded, TargetFailed
+from lunshare.drivers.targets.fake import FakeTarget
+from lunshare.drivers.values import Connector
 from tests.stands.node import (
     CTX,
     Node,
@@ -180,3 +186,37 @@ def test_a_detach_ends_what_a_fence_has_left(node: Node, volume: Volume) -> None
         assert change(node, row, RO).pending
     node.services.attachments.delete(CTX, row.id)
     assert node.live(volume.id) == {BETA: RO}
+
+
+def test_the_repeated_request_closes_what_the_target_has_got_open(
+    node: Node, volume: Volume
+) -> None:
+    row = attach(node, volume, "alpha", "ro")
+    drifted = Connector(ALPHA, RW, row.id)
+    drivers = node.assembly.backends["fake"].drivers
+    drivers.apply(driver_volume(volume), (drifted,), {ALPHA})
+    assert node.live(volume.id)[ALPHA] == RW
+    assert change(node, row, RO).pending is None
+    assert node.live(volume.id)[ALPHA] == RO
+
+
+def test_a_host_is_fenced_whatever_the_status_of_the_volume(
+    node: Node, volume: Volume
+) -> None:
+    row = attach(node, volume, "alpha")
+    node.services.status_resetter.reset(CTX, volume.id, Reset(status="error"))
+    assert change(node, row, RO).pending is None
+    assert node.live(volume.id)[ALPHA] == RO
+    with pytest.raises(Conflict, match="must be available"):
+        change(node, row, RW)
+
+
+def test_a_target_that_ends_no_session_can_not_say_that_a_host_is_fenced(
+    node: Node, volume: Volume, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = attach(node, volume, "alpha")
+    abilities = replace(FakeTarget.ABILITIES, fences=False)
+    monkeypatch.setattr(FakeTarget, "abilities", abilities)
+    with pytest.raises(Conflict, match="does not end a host's access"):
+        change(node, row, RO)
+    assert stored(node, row).mode is RW

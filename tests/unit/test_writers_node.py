@@ -19,6 +19,7 @@ from lunshare.agent.model.records import (
     Volume,
 )
 from lunshare.agent.model.states import AttachStatus
+from lunshare.drivers.errors import DeadlineExceeded
 from lunshare.drivers.writers import MAX_WRITERS, WRITERS
 from tests.stands.node import (
     CTX,
@@ -293,3 +294,23 @@ def test_a_policy_written_in_the_moment_of_attaches_is_never_broken(
     if metadata.get(MAX_WRITERS):
         assert len(writing) <= 1
     assert any(results)
+
+
+def test_os_attach_ro_counts_as_a_writer_until_its_writes_have_landed(
+    node: Node,
+) -> None:
+    volume, legacy = shared(node, max_writers="1"), node.services.legacy
+    legacy.initialize(CTX, volume.id, host_connector("alpha"))
+    hangs = DeadlineExceeded("a write in progress", 1.0)
+    failures = node.target().failures
+    failing = (
+        failures.fail("apply.before", hangs),
+        failures.fail("remove.before", hangs),
+    )
+    with failing[0], failing[1], pytest.raises(BackendFailed):
+        legacy.attach(CTX, volume.id, "/dev/vdb", instance=None, host=None, mode=RO)
+    assert node.live(volume.id) == {initiator("alpha"): RW}
+    with pytest.raises(Conflict, match="max_writers"):
+        attach(node, volume, "beta", "rw")
+    node.assembly.reconcile.run()
+    assert attach(node, volume, "beta", "rw").mode is RW

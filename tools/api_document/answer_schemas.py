@@ -149,7 +149,9 @@ _ATTACHMENT = {
         "description": "what the host needs to log in; empty without a host",
     },
 }
-ATTACHMENT = shown(_ATTACHMENT, maybe={"status_reason": TEXT})
+ATTACHMENT = shown(
+    _ATTACHMENT, maybe={"status_reason": TEXT, "fence": words(["fence pending"])}
+)
 CHANGED_ATTACHMENT = shown(
     _ATTACHMENT,
     maybe={

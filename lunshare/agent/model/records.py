@@ -126,6 +126,11 @@ class Attachment:
         return self.status
 
     @property
+    def is_fencing(self) -> bool:
+        """Whether writes of its host, which may not write any more, may still land."""
+        return bool(self.initiator) and self.former_initiator == self.initiator
+
+    @property
     def initiators(self) -> tuple[str, ...]:
         """Who may have access through this row, the replaced initiator first."""
         return tuple(filter(None, (self.former_initiator, self.initiator)))

@@ -254,6 +254,7 @@ def attachment(attachment: Attachment) -> View:
     why = attachment.status_reason
     return {
         **({} if why is None else {"status_reason": why}),
+        **({"fence": "fence pending"} if attachment.is_fencing else {}),
         **attachment_brief(attachment),
         "attached_at": _time(attachment.attach_time),
         "detached_at": _time(attachment.detach_time),

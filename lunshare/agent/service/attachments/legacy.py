@@ -163,10 +163,13 @@ class LegacyActions:
         refusal = self._rows.refusal_of_second(ctx)
         with self._locks.volume(volume_id, f"the attach at {mountpoint}"):
             with self._db.reading() as connection:
-                volumes.require(connection, volume_id, ctx)
+                volume = volumes.require(connection, volume_id, ctx)
                 rows = attachments.legacy(connection, volume_id)
             if legacy_choice.is_attached(rows, instance, host):
                 return
+            chosen = legacy_choice.to_attach(rows, host, volume.multiattach)
+            if chosen is not None:
+                self._access.detach_replaced(chosen)
             with self._db.writing() as connection:
                 volume, row = self._row_to_attach(
                     connection, ctx, volume_id, (instance, host), refusal
@@ -187,10 +190,10 @@ class LegacyActions:
                 self._access.check_support(volume, new_mode)
                 wanted = None
                 if row.initiator is not None and row.mode is not new_mode:
-                    self._change_mode(connection, volume, row, new_mode)
+                    row = self._change_mode(connection, volume, row, new_mode)
                     wanted = read_wanted(connection, volume.id, row.initiator)
             if wanted is not None:
-                self._access.attach(volume, replace(row, mode=new_mode), wanted)
+                self._access.attach(volume, row, wanted)
             with self._db.writing() as connection:
                 is_changed = attachments.change_status(
                     connection,
@@ -348,15 +351,23 @@ class LegacyActions:
 
     def _change_mode(
         self, connection: Connection, volume: Volume, row: Attachment, mode: Mode
-    ) -> None:
-        """Write the mode that os-attach names for an access in the other one."""
+    ) -> Attachment:
+        """Write the mode that os-attach names for an access in the other one.
+
+        A host that loses write access counts as a writer until its writes have landed.
+        """
         same = attachments.of_initiator(connection, volume.id, str(row.initiator))
         other = wanted_state.find_other_mode(same, row.id, mode)
         if other is not None:
             raise refusals.mixed_modes(other, mode)
+        values: dict[str, Any] = {
+            "mode": mode,
+            "former_initiator": row.initiator if mode is Mode.RO else None,
+        }
         attachments.change_status(
-            connection, row.id, {_ATTACHING}, _ATTACHING, mode=mode
+            connection, row.id, {_ATTACHING}, _ATTACHING, **values
         )
+        return replace(row, **values)
 
     def _detach(self, row: Attachment, initiator: str, check: Check) -> None:
         """Commit that the initiator leaves the row, then detach it."""

@@ -82,17 +82,16 @@ class ModeChanges:
                 self._access.detach_replaced(row)
 
     def _start_fence(self, ctx: RequestContext, attachment_id: str) -> Attachment:
-        """Commit that the host may not write any more."""
+        """Commit that the host may not write any more.
+
+        Also for a row that says ro: the answer is what the target says now.
+        """
         with self._db.writing() as connection:
             row = attachments.require(connection, attachment_id, ctx)
             volume = _check(self._access, connection, row, Mode.RO)
-            if row.mode is Mode.RO:
-                return row
             return _write(connection, volume, row, Mode.RO, row.initiator)
 
     def _fence(self, row: Attachment, drain: bool) -> ModeChange:
-        if row.former_initiator is None:
-            return ModeChange(with_secrets(row))
         if not drain:
             with self._db.reading() as connection:
                 backend = volumes.require_row(connection, row.volume_id).backend
@@ -164,8 +163,11 @@ def _check(
     is_whole = row.former_initiator in (None, row.initiator)
     if row.initiator is None or not (is_open and is_whole) or row.legacy:
         raise refusals.mode_not_changeable(row)
-    volume = available_volume(connection, row)
-    access.check_support(volume, mode)
+    if mode is Mode.RO:  # whatever the status: a host can be fenced always
+        volume = volumes.require_row(connection, row.volume_id)
+        access.check_support(volume, mode, row.initiator)
+    else:
+        volume = available_volume(connection, row)
     same = attachments.of_initiator(connection, volume.id, row.initiator)
     other = wanted_state.find_other_mode(same, row.id, mode)
     if other is not None:
