@@ -13,17 +13,27 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple
 
 from lunshare.drivers import request_ids
 
 #: When the server had the complete request, of time.perf_counter().
 BEGAN = "lunshare.began"
-#: In the environment of a request whose client has proven its identity. No header can
-#: set it.
+#: In the environment of a request: the Proof of its client's identity, if a header was
+#: one. No header can set it.
 PROVEN = "lunshare.proven"
 _ID = "lunshare.request_id"
 _BEGAN: ContextVar[float | None] = ContextVar("request_began", default=None)
+
+
+class Proof(NamedTuple):
+    """Who has proven an identity, and with which header of WSGI's environment.
+
+    ``header`` is "" where no proof is needed.
+    """
+
+    user: str
+    header: str
 
 
 def new_id() -> str:

@@ -88,7 +88,7 @@ class Middleware:
             raise faults.no_such_path()
         state.version = microversions.negotiate(req.get_header(microversions.HEADER))
         state.ctx = self._identity.context(req, project, state.request_id)
-        req.env[request_scope.PROVEN] = True
+        req.env[request_scope.PROVEN] = self._identity.proof(req, state.ctx.user_id)
         state.project = "" if project is None else f"/{quote(project, safe='')}"
         req.path = path
 

@@ -15,7 +15,7 @@ import orjson
 
 from lunshare.agent.http.answer import App, WsgiAnswer, call, date_header
 from lunshare.agent.http.request_parser import ParsedRequest, Refusal, RequestParser
-from lunshare.agent.request_scope import BEGAN, PROVEN
+from lunshare.agent.request_scope import BEGAN, PROVEN, Proof
 
 #: Bytes of an answer that are given to the socket at once.
 _PIECE = 128 * 1024
@@ -87,9 +87,8 @@ class Connection(asyncio.BufferedProtocol):
         self._answer_size = 0
         self._is_full = self._is_cut = self._is_lost = False
         self._is_last = self._closes_at_once = False
-        #: Who sends the request, and whether that has been proven: before this request,
-        #: and by it.
-        self.client, self.is_known, self.is_proven = b"", False, False
+        #: Whether its client had proven who it is before this request, and how by it.
+        self.is_known, self.proof = False, cast(Proof | None, None)
         #: Bytes that came, and requests that were complete.
         self.received = self.requests = 0
 
@@ -236,7 +235,7 @@ class Connection(asyncio.BufferedProtocol):
         environ["wsgi.input_terminated"] = "HTTP_TRANSFER_ENCODING" in environ
         is_head = environ["REQUEST_METHOD"] == "HEAD"
         result = call(self._app, environ)
-        self.is_proven = PROVEN in environ
+        self.proof = environ.get(PROVEN)
         return result.data(is_head, self._connection_header(request, result))
 
     def _connection_header(self, request: ParsedRequest, result: WsgiAnswer) -> str:

@@ -191,8 +191,8 @@ class ConnectionLoop:
         while self._answers:
             connection, data = self._answers.popleft()
             self._running[connection.is_known] -= 1
-            if connection.is_proven:
-                self._known.add(connection.client)
+            if connection.proof:
+                self._known.add(connection.environ, connection.proof)
             self._loop.call_soon(connection.send, data)
 
     def _call(self, function: Callable[..., object], *args: object) -> None:
@@ -298,8 +298,7 @@ class ConnectionLoop:
             self._run_or_refuse(connection)
 
     def _run_or_refuse(self, connection: Connection) -> None:
-        connection.client = self._known.name(connection.environ)
-        connection.is_known = connection.is_peer or self._known.has(connection.client)
+        connection.is_known = connection.is_peer or self._known.has(connection.environ)
         if self._is_full(connection.is_known) or self.holds_too_much(connection):
             self._log_refusals()
             connection.refuse(Refusal(*_BUSY))

@@ -18,6 +18,7 @@ from lunshare.agent.api.faults import Fault
 from lunshare.agent.api.settings import ApiSettings
 from lunshare.agent.model.errors import Invalid
 from lunshare.agent.model.records import RequestContext
+from lunshare.agent.request_scope import Proof
 from lunshare.agent.users_file import User
 
 _NAME_MAX = 255
@@ -29,8 +30,8 @@ _IMPLIED = {"admin": ("member", "reader"), "member": ("reader",)}
 _PEER = "X_REMOTE_UID"
 #: Set by keystonemiddleware when it has accepted the token. No header can set it.
 _ACCEPTED = "keystone.token_info"
-
-
+#: What proves an identity, by ``auth_strategy``.
+_HEADERS = {"http_basic": "HTTP_AUTHORIZATION", "keystone": "HTTP_X_AUTH_TOKEN"}
 _LATER = {"Retry-After": "5"}
 
 
@@ -83,6 +84,12 @@ class Identity:
         raise Fault(
             401, "The request needs a valid token of Keystone.", self._challenge
         )
+
+    def proof(self, req: ClientRequest, user: str) -> Proof | None:
+        """Return what proved who sends this request; None if the kernel did."""
+        if _PEER in req.env:
+            return None
+        return Proof(user, _HEADERS.get(self._strategy, ""))
 
     def _with_rights(
         self, ctx: RequestContext, path_project: str | None = None
