@@ -124,6 +124,9 @@ class LvmFixtures(VolumeFixtures):
     #: with the same verb, and tests/conformance/test_nfs.py has larger ones.
     largest_fill = 64 * MIB
 
+    #: LVM lists all volumes at once, and creates each in a second in such a guest.
+    many_volumes = 6
+
     @pytest.fixture
     def misconfigured(self, root: Root) -> VolumeDriver:
         return build_lvm(root, volume_group="lunshare-nowhere")

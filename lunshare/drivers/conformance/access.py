@@ -201,9 +201,10 @@ class AccessContract(TargetFixtures):
     def test_a_removed_host_loses_access_at_once(
         self, shared_volume: SharedVolume
     ) -> None:
-        shared_volume.apply(a=RW, b=RW, c=RO)
-        a, b, c = (shared_volume.login(letter) for letter in "abc")
-        shared_volume.apply(a=RW, c=RO)
+        """A host whose name begins with the name of the removed one does not."""
+        shared_volume.apply(a=RW, b=RW, bc=RO)
+        a, b, c = (shared_volume.login(letters) for letters in ("a", "b", "bc"))
+        shared_volume.apply(a=RW, bc=RO)
         assert not b.alive
         assert login_is_refused(shared_volume, "b")
         assert a.alive
@@ -305,12 +306,13 @@ class AccessContract(TargetFixtures):
     def test_apply_with_only_closes_one_host_and_leaves_the_others(
         self, shared_volume: SharedVolume
     ) -> None:
-        shared_volume.apply(a=RW, b=RO)
-        a, b = shared_volume.login("a"), shared_volume.login("b")
+        shared_volume.apply(a=RW, b=RO, bc=RW)
+        a, b, c = (shared_volume.login(letters) for letters in ("a", "b", "bc"))
         shared_volume.target.apply(Export(shared_volume.volume.id), only={name("b")})
-        assert shared_volume.live() == {"a": RW}
+        assert shared_volume.live() == {"a": RW, "c": RW}
         assert not b.alive
         assert a.alive
+        assert c.alive
 
     @requires("enforces_read_only")
     def test_apply_with_only_does_not_open_other_hosts(

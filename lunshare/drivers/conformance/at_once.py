@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of several copies at once, of different volumes.
 
-After each of its steps a call waits for the others, so that every run has them at the
-same place. A driver that does them in turn goes on after a second.
+All calls are of one instance of the driver, as in the daemon. After each of its steps a
+call waits for the others, so that every run has them at the same place. A driver that
+does them in turn goes on after a second.
 """
 
 from __future__ import annotations
@@ -119,10 +120,8 @@ def _filling(volume: Volume, source: Disk) -> Verb:
 def _do_at_once(steps: Steps, verbs: list[Verb]) -> None:
     """Do all of them at once; raise the first of their errors."""
     together = InStep(len(verbs))
+    driver = steps.watch_steps(together)
     with ThreadPoolExecutor(len(verbs)) as pool:
-        calls = [
-            pool.submit(together.run, verb, steps.watch_steps(together))
-            for verb in verbs
-        ]
+        calls = [pool.submit(together.run, verb, driver) for verb in verbs]
     for call in calls:
         call.result()

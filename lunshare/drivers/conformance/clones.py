@@ -44,10 +44,14 @@ class CloneContract(SharedPoolContract):
 
     @requires("clones_at_once")
     def test_a_retried_clone_changes_nothing(self, case: CopyCase) -> None:
+        """The clone has the bytes of now, not those of a snapshot of its source."""
+        case.snapshot()
+        newer = case.overwrite(case.origin)
         disk = case.driver.clone(case.volume, case.origin)
-        other = case.overwrite(case.volume)
+        assert not case.difference(case.volume, newer)
+        self.write_pattern(case.driver, disk, case.data)
         assert case.driver.clone(case.volume, case.origin) == disk
-        assert not case.difference(case.volume, other)
+        assert not case.difference(case.volume, case.data)
 
     @requires("clones_at_once")
     def test_a_clone_of_an_unknown_source_fails(

@@ -2,7 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of bytes beyond the first GiB, on a volume whose size is no round number.
 
-The volume is sparse and has three sectors, so this costs little. A driver whose volumes
+What is copied without being read is larger than 2 TiB: there a number of 32 bits is too
+small for an offset, also for one in sectors.
+
+The volume is sparse and has some sectors, so this costs little. A driver whose volumes
 reserve their space is not asked for that much.
 """
 
@@ -16,7 +19,8 @@ from lunshare.drivers.conformance.volume_bytes import Create, Snap
 from lunshare.drivers.values import GIB, Disk, Volume
 
 _SECTOR = 512
-_SIZE = GIB + MIB // 2 + 3 * _SECTOR
+_TAIL = MIB // 2 + 3 * _SECTOR
+_SIZE, _LARGE = GIB + _TAIL, 2048 * GIB + _TAIL
 
 
 class FarContract(RevertContract):
@@ -53,12 +57,12 @@ class FarContract(RevertContract):
     ) -> None:
         if self.can.reserves_space and self.can.supports_snapshots:
             return
-        origin = create_volume(self.size if self.can.reserves_space else _SIZE)
+        origin = create_volume(self.size if self.can.reserves_space else _LARGE)
         data, disk = self.pattern(origin), driver.disk(origin.id)
         self.write_far(driver, disk, data)
         snapshot = new_snapshot(origin)
         self.write_far(driver, disk, data.swapcase())
-        copy = driver.create_from(Volume(volume.id, _SIZE), snapshot)
+        copy = driver.create_from(Volume(volume.id, _LARGE), snapshot)
         assert self.has_far(driver, copy, data)
         assert self.has_far(driver, disk, data.swapcase())
         assert self.has_far(driver, driver.revert(snapshot), data)
@@ -75,9 +79,12 @@ class FarContract(RevertContract):
 
 
 def _places(size: int) -> list[int]:
-    """A lone sector below the first GiB, a sector above it, and the last sector.
+    """A lone sector below each limit, a sector above it, and the last sector.
 
-    What takes a block with an empty first sector for a hole loses two of them.
+    What takes a block with an empty first sector for a hole loses some of them. Modulo
+    a limit, their offsets are those of places that stay empty, or of each other.
     """
-    places = (GIB - _SECTOR, GIB, size - _SECTOR)
+    limits = (GIB, 4 * GIB, 2048 * GIB)
+    around = [at for limit in limits for at in (limit - _SECTOR, limit + 8 * _SECTOR)]
+    places = [*around, size - _SECTOR]
     return [place for place in places if place < size]

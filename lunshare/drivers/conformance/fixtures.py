@@ -91,6 +91,10 @@ class VolumeFixtures(KitFixtures):
     #: driver that reads the holes, too, needs long for it.
     largest_fill = 2048 * MIB
 
+    #: How many volumes exist at once where the kit lists them. More than a page of a
+    #: storage's list, which has often 100. A driver that has no pages may have fewer.
+    many_volumes = 110
+
     #: Commands and verbs of the root helper that change nothing. The kit does not
     #: kill the driver after them, which saves time.
     read_only_steps: Collection[str] = ("lvs", "vgs", "pvs", "stat")

@@ -13,7 +13,7 @@ import pytest
 from lunshare.drivers.base import VolumeDriver
 from lunshare.drivers.conformance.ability_claims import requires
 from lunshare.drivers.conformance.data import DataContract
-from lunshare.drivers.conformance.volume_bytes import Create, image
+from lunshare.drivers.conformance.volume_bytes import Create, Snap, image
 from lunshare.drivers.errors import (
     DiskBusy,
     InvalidValue,
@@ -43,9 +43,13 @@ class ManageContract(DataContract):
     def test_manage_preserves_the_bytes_of_a_disk(
         self, driver: VolumeDriver, foreign_disk: ForeignDisk, volume: Volume
     ) -> None:
+        """A part of its name does not name it."""
         data = self.pattern(volume)
         reference = foreign_disk(bytes(image(self.size, data, self.size)))
         assert reference in {found.reference for found in driver.manageable()}
+        for part in (reference[:-1], reference[1:]):
+            with pytest.raises(UnknownReference):
+                driver.manage(volume, part)
         for _ in range(2):
             disk = driver.manage(volume, reference)
             assert disk == driver.disk(volume.id)
@@ -115,10 +119,17 @@ class ManageContract(DataContract):
 
     @requires("manages")
     def test_an_unmanaged_volume_can_be_managed_again(
-        self, driver: VolumeDriver, volume: Volume
+        self, driver: VolumeDriver, volume: Volume, new_snapshot: Snap
     ) -> None:
+        """Its snapshots stay, or it is refused with DiskBusy while it has some."""
         data = self.pattern(volume)
         self.write_pattern(driver, driver.create(volume), data)
+        if self.can.supports_snapshots:
+            snapshot = new_snapshot(volume)
+            with contextlib.suppress(DiskBusy):
+                driver.unmanage(volume.id)
+            assert driver.snapshots() == (snapshot.id,)
+            driver.delete_snapshot(snapshot.id)
         for _ in range(2):
             driver.unmanage(volume.id)
         assert driver.disks() == ()

@@ -71,14 +71,15 @@ class ManageSnapshotContract(ManageContract):
     def test_a_snapshot_is_managed_for_its_own_volume_only(
         self, driver: VolumeDriver, create_volume: Create, new_snapshot: Snap
     ) -> None:
-        _, snapshot, _ = self.snapshot_of(driver, create_volume, new_snapshot)
+        source, snapshot, _ = self.snapshot_of(driver, create_volume, new_snapshot)
         other = create_volume()
         driver.unmanage_snapshot(snapshot)
         reference = self.unmanaged_snapshot(driver, snapshot)
-        with pytest.raises(UnknownReference):
-            driver.manage_snapshot(
-                Snapshot(str(uuid.uuid4()), other.id, self.size), reference
-            )
+        for owner, name in ((other, reference), (source, reference[:-1])):
+            with pytest.raises(UnknownReference):
+                driver.manage_snapshot(
+                    Snapshot(str(uuid.uuid4()), owner.id, self.size), name
+                )
         assert driver.snapshots() == ()
         assert self.unmanaged_snapshot(driver, snapshot) == reference
         driver.manage_snapshot(snapshot, reference)

@@ -9,9 +9,9 @@ import uuid
 import pytest
 
 from lunshare.drivers.conformance.ability_claims import requires
-from lunshare.drivers.conformance.copies import HOLE, CopyCase
+from lunshare.drivers.conformance.copies import CopyCase
 from lunshare.drivers.conformance.point_in_time import PointInTimeContract
-from lunshare.drivers.conformance.volume_bytes import offsets
+from lunshare.drivers.conformance.volume_bytes import HOLE, offsets
 from lunshare.drivers.errors import DiskBusy, LostSnapshot, UnknownSnapshot
 from lunshare.drivers.values import Snapshot, Volume
 

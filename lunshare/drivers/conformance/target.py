@@ -160,6 +160,18 @@ class TargetContract(KilledTargetContract):
         assert login_is_refused(shared_volume, "a", keys["b"])
         assert login_is_refused(shared_volume, "a", Auth("user-a", "another-secret"))
 
+    @enforced_by("checks_credentials")
+    def test_a_host_has_separate_credentials_for_each_volume(
+        self, create_shared: CreateShared
+    ) -> None:
+        pair = create_shared(), create_shared()
+        keys = [Auth("user-a", f"secret-of-a{number}") for number in (1, 2)]
+        for shared, key in zip(pair, keys, strict=True):
+            shared.target.apply(shared.export_to([shared.connector("a", RW, key)]))
+        for shared, right, wrong in zip(pair, keys, reversed(keys), strict=True):
+            assert login_is_refused(shared, "a", wrong)
+            assert shared.login("a", right).alive
+
     @requires("enforces_read_only")
     @enforced_by("checks_credentials")
     def test_hosts_with_and_without_credentials_can_share_a_volume(

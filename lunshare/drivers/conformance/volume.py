@@ -13,7 +13,7 @@ import pytest
 from lunshare.drivers.base import VolumeDriver
 from lunshare.drivers.conformance.clones import CloneContract
 from lunshare.drivers.conformance.fixtures import MIB, new_volume
-from lunshare.drivers.conformance.volume_bytes import Create
+from lunshare.drivers.conformance.volume_bytes import PAGE, Create
 from lunshare.drivers.errors import (
     DiskBusy,
     InvalidValue,
@@ -135,7 +135,7 @@ class VolumeContract(CloneContract):
     def test_many_threads_can_create_and_delete_volumes(
         self, driver: VolumeDriver
     ) -> None:
-        volumes = [new_volume(MIB) for _ in range(6)]
+        volumes = [new_volume(PAGE) for _ in range(self.many_volumes)]
         with ThreadPoolExecutor(4) as pool:
             disks = list(pool.map(driver.create, volumes))
             assert set(driver.disks()) == set(disks)
@@ -168,10 +168,17 @@ class VolumeContract(CloneContract):
     def test_a_new_volume_shows_no_bytes_of_a_deleted_one(
         self, driver: VolumeDriver, volume: Volume
     ) -> None:
-        self.write_pattern(driver, driver.create(volume), self.pattern(volume))
+        """Nor does what the delete left for later meet the new one."""
+        data = self.pattern(volume)
+        self.write_pattern(driver, driver.create(volume), data)
         driver.delete(volume.id)
         disk = driver.create(volume)
         assert not self.difference(driver, disk, b"")
+        self.write_pattern(driver, disk, data)
+        driver.delete(new_volume(self.size).id)
+        self.wipe_deleted(driver)
+        assert driver.disks() == (disk,)
+        assert not self.difference(driver, disk, data)
 
     # delete
 

@@ -4,19 +4,23 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
 
 from lunshare.drivers.base import VolumeDriver
-from lunshare.drivers.conformance.fixtures import MIB, VolumeFixtures, new_volume
+from lunshare.drivers.conformance.fixtures import MIB, VolumeFixtures
 from lunshare.drivers.values import Capacity, Disk, Snapshot, Volume
 
 Create = Callable[..., Volume]
 Snap = Callable[[Volume], Snapshot]
 
 PAGE = 4096
+
+#: No pattern has bytes in the 256 KiB from here on.
+HOLE = MIB // 2
 
 
 def offsets(size: int, length: int) -> list[int]:
@@ -53,11 +57,28 @@ def _starts(data: bytes | bytearray) -> range:
     return range(0, len(data), PAGE)
 
 
+def similar_ids() -> Iterator[str]:
+    """A UUID, and others that differ from it in one digit: the last, the first, ..."""
+    text = str(uuid.uuid4())
+    yield text
+    places = [place for place, digit in enumerate(text) if digit != "-"]
+    for last, first in zip(reversed(places), places, strict=True):
+        for at in (last, first):
+            yield text[:at] + ("1" if text[at] == "0" else "0") + text[at + 1 :]
+
+
 class VolumeBytes(VolumeFixtures):
     """Fixtures and methods for volumes with a pattern."""
 
     @pytest.fixture
-    def create_volume(self, driver: VolumeDriver) -> Iterator[Create]:
+    def ids(self) -> Iterator[str]:
+        """The ids of a test's volumes. A driver that cuts names confuses them."""
+        return similar_ids()
+
+    @pytest.fixture
+    def create_volume(
+        self, driver: VolumeDriver, ids: Iterator[str]
+    ) -> Iterator[Create]:
         """A function that creates a volume of ``size``, or of another size given.
 
         All volumes are deleted afterwards.
@@ -65,7 +86,7 @@ class VolumeBytes(VolumeFixtures):
         volumes: list[Volume] = []
 
         def create(size: int = self.size) -> Volume:
-            volumes.append(new_volume(size))
+            volumes.append(Volume(next(ids), size))
             driver.create(volumes[-1])
             return volumes[-1]
 
@@ -75,9 +96,9 @@ class VolumeBytes(VolumeFixtures):
         self.wipe_deleted(driver)
 
     @pytest.fixture
-    def volume(self, driver: VolumeDriver) -> Iterator[Volume]:
+    def volume(self, driver: VolumeDriver, ids: Iterator[str]) -> Iterator[Volume]:
         """A volume that does not exist yet; it is deleted afterwards."""
-        volume = new_volume(self.size)
+        volume = Volume(next(ids), self.size)
         yield volume
         driver.delete(volume.id)
         self.wipe_deleted(driver)

@@ -11,6 +11,8 @@ from lunshare.drivers.fake.fake_driver import FakeVolumes
 from lunshare.drivers.targets.fake import FakeTarget
 from tests.conformance.mutants.abilities import CLAIMS
 from tests.conformance.mutants.at_once import AT_ONCE
+from tests.conformance.mutants.blind import BLIND
+from tests.conformance.mutants.blind_targets import BLIND_TARGETS
 from tests.conformance.mutants.chains import CHAINS
 from tests.conformance.mutants.clones import CLONES
 from tests.conformance.mutants.copies import COPIES
@@ -52,4 +54,5 @@ TABLES: dict[str, list[tuple[Mutant, str]]] = {
     "targets": [*TARGETS],
     "reach": [*REACH],
     "detach": [*DETACH],
+    "blind": [*BLIND, *BLIND_TARGETS],
 }
