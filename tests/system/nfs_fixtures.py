@@ -42,6 +42,8 @@ class NfsFixtures(ShareFixtures):
     """A share of a real server, on a filesystem that clones files."""
 
     metadata_size = MIB
+    #: tests/conformance/test_nfs.py has more: here 110 take 20 seconds.
+    many_volumes = 6
     server: NfsServer
 
     @pytest.fixture
