@@ -27,7 +27,8 @@ from tests.system.volumes import MakeDaemon, MakeHost
 __all__ = ["server"]
 pytestmark = pytest.mark.system
 
-DEADLINE = 2
+# Seven guests beside each other on two processors: a creation has taken above 2 s.
+DEADLINE = 10
 IN_TIME = 6 * DEADLINE
 START = 20  # start_wait
 _EXPORTS = Path("/etc/exports.d/lunshare-second.exports")
@@ -121,21 +122,17 @@ class Filer:
         self.api: Api = self.daemon.api
         self.kind = self.api.shared_type("nfs")
         with second.full():
-            self.kept = self._volume()
-        self.lost = self._volume()
-        assert (first.path / f"volume-{self.kept}").exists()
-        assert (second.path / f"volume-{self.lost}").exists()
+            self.kept = self._volume(first.path)
+        self.lost = self._volume(second.path)
 
-    def _volume(self) -> str:
-        """A new volume; another one if the machine was slower than DEADLINE."""
+    def _volume(self, share: Path) -> str:
+        """A new volume, which must be on that share."""
         new = {"volume": {"size": 1, "name": "system test", "volume_type": self.kind}}
-        for _ in range(5):
-            volume = str(self.api.must("POST", "/v3/volumes", new)["volume"]["id"])
-            until(lambda volume=volume: self.api.status(volume) != "creating")  # type: ignore[misc]
-            if self.api.status(volume) == "available":
-                return volume
-            self.api.delete_volume(volume)
-        raise AssertionError("five creations failed")
+        volume = str(self.api.must("POST", "/v3/volumes", new)["volume"]["id"])
+        until(lambda: self.api.status(volume) != "creating")
+        assert self.api.status(volume) == "available", self.failed()
+        assert (share / f"volume-{volume}").exists()
+        return volume
 
     def failed(self) -> list[str]:
         """What does not work, with all paths; the node itself must be ready."""
@@ -217,7 +214,9 @@ def test_start_with_a_silent_share_serves_the_other_one(
         began = time.monotonic()
         filer.daemon.start()
         assert time.monotonic() - began < START
-        until(lambda: "did not answer within 2 seconds" in str(filer.failed()))
+        until(
+            lambda: f"did not answer within {DEADLINE} seconds" in str(filer.failed())
+        )
         filer.require_refused(other)
         began = time.monotonic()
         for _ in range(2):
