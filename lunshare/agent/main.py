@@ -26,6 +26,7 @@ from lunshare.agent.assemble import Assembly, assemble
 from lunshare.agent.conf import config_errors, opts
 from lunshare.agent.first_reconcile import first_reconcile
 from lunshare.agent.http import listener, tls
+from lunshare.agent.http.kept_sockets import KeptSockets
 from lunshare.agent.http.tls import Certificates
 from lunshare.agent.listen_addresses import Address
 from lunshare.agent.model.errors import StartupError
@@ -94,6 +95,7 @@ def _run(conf: cfg.ConfigOpts) -> None:
     addresses = listen_addresses.configured(conf)
     certificates = {address: tls.certificates(conf, address) for address in addresses}
     metrics_addresses = metrics_listener.configured(conf)
+    sockets = KeptSockets(each.bind for each in [*addresses, *metrics_addresses])
     stop = StopSignals()
     state_report.write_at_signal(conf)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is what to reload
@@ -101,9 +103,9 @@ def _run(conf: cfg.ConfigOpts) -> None:
     server = metrics = None
     try:
         is_late = not first_reconcile(assembly, conf.start_wait, stop)
-        server = _server(conf, assembly, addresses, certificates)
+        server = _server(conf, assembly, certificates, sockets)
         page = assembly.services.metrics
-        metrics = metrics_listener.create(conf, metrics_addresses, page)
+        metrics = metrics_listener.create(conf, metrics_addresses, page, sockets)
         serve(assembly, [server, *([metrics] if metrics else [])], stop, is_late)
     finally:
         if metrics is not None:
@@ -114,15 +116,16 @@ def _run(conf: cfg.ConfigOpts) -> None:
 def _server(
     conf: cfg.ConfigOpts,
     assembly: Assembly,
-    addresses: Sequence[Address],
     certificates: Mapping[Address, Certificates | None],
+    sockets: KeptSockets,
 ) -> listener.HttpServer:
     return listener.serve(
         assembly.app,
-        addresses,
+        list(certificates),
         conf.osapi_threads,
         conf.osapi_max_request_body_size,
         certificates.get,
+        listen=sockets.listening_socket,
     )
 
 

@@ -17,6 +17,7 @@ from lunshare.agent import listen_addresses
 from lunshare.agent.api.access.origins import Origins
 from lunshare.agent.api.faults import Fault
 from lunshare.agent.http import listener, tls
+from lunshare.agent.http.kept_sockets import KeptSockets
 from lunshare.agent.listen_addresses import Address
 from lunshare.agent.service.metrics.recorded import CONTENT_TYPE, Metrics
 
@@ -39,6 +40,7 @@ def create(
     conf: cfg.ConfigOpts,
     certificates: Mapping[Address, tls.Certificates | None],
     metrics: Metrics,
+    sockets: KeptSockets,
 ) -> listener.HttpServer | None:
     """Return the bound server of ``configured``, or None if there is no address.
 
@@ -54,6 +56,7 @@ def create(
         _THREADS,
         certificates=certificates.get,
         option=_OPTION,
+        listen=sockets.listening_socket,
     )
 
 

@@ -74,6 +74,44 @@ def test_restarts_of_daemon_and_helper_disturb_no_host(
         working.assert_undisturbed()
 
 
+class Newcomers:
+    """A client that opens a new connection for each request, all the time."""
+
+    def __init__(self, api: Api) -> None:
+        self.answers, self.refusals = 0, 0
+        self._api, self._stopping = api, threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self.answers += self._api.call("GET", "/healthz")[0] == 200
+            except ConnectionRefusedError:
+                self.refusals += 1
+            except (OSError, http.client.HTTPException):
+                pass  # its request came to the process that stops
+
+    def wait_for_progress(self) -> None:
+        wanted = self.answers + 3
+        until(lambda: self.answers >= wanted)
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join(60)
+
+
+@pytest.mark.parametrize("words", [("restart",), ("kill", "--signal=KILL")])
+def test_a_restart_refuses_no_connection(api: Api, words: tuple[str, ...]) -> None:
+    newcomers, pid = Newcomers(api), main_pid(DAEMON)
+    newcomers.wait_for_progress()
+    systemctl(*words, DAEMON)
+    until(lambda: main_pid(DAEMON) not in (0, pid))
+    newcomers.wait_for_progress()
+    newcomers.stop()
+    assert newcomers.refusals == 0
+
+
 def test_target_matches_the_database_when_the_daemon_is_ready(
     api: Api, borrow: BorrowVolume, host: MakeHost, working: Working
 ) -> None:

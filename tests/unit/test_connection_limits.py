@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from lunshare.agent.http import connection_loop, listener
+from lunshare.agent.http.binding import listening_socket
 from lunshare.agent.listen_addresses import Address
 from tests.stands.waiting import until
 
@@ -182,8 +183,12 @@ class Flooded(socket.socket):
 
 def test_new_clients_do_not_delay_those_that_are_connected(tmp_path: Path) -> None:
     addresses = [Address(str(tmp_path / name)) for name in ("a.sock", "b.sock")]
-    made = [listener.Listener(_no_content, each, 1000, None) for each in addresses]
-    made[1].socket = flooded = Flooded(fileno=made[1].socket.detach())
+    first, second = (listening_socket(str(each.bind)) for each in addresses)
+    flooded = Flooded(fileno=second.detach())
+    made = [
+        listener.Listener(_no_content, address, 1000, None, sock)
+        for address, sock in zip(addresses, (first, flooded), strict=True)
+    ]
     server = listener.HttpServer(made, 1)
     with socket.socket(socket.AF_UNIX) as flood, socket.socket(socket.AF_UNIX) as wire:
         wire.settimeout(10)

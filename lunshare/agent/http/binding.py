@@ -12,20 +12,23 @@ import socket
 import stat
 from typing import Any
 
+#: The host and the port, or the path of a unix socket.
+Bind = tuple[str, int] | str
+
 _BACKLOG = 256
 _GROUP = "lunshare"
 _OWNER_AND_GROUP = 0o660
 _EVERY_ADDRESS = "::"
 
 
-def listening_socket(bind: tuple[str, int] | str) -> socket.socket:
+def listening_socket(bind: Bind) -> socket.socket:
     """Return a socket that listens at this address; raise OSError if it cannot."""
     sock = _unix_socket(bind) if isinstance(bind, str) else _tcp_socket(*bind)
     sock.listen(_BACKLOG)
     return sock
 
 
-def bound_address(sock: socket.socket) -> tuple[str, int] | str:
+def bound_address(sock: socket.socket) -> Bind:
     """Return the path, or the host and the port, where it is bound."""
     name = sock.getsockname()
     return name if isinstance(name, str) else (str(name[0]), int(name[1]))

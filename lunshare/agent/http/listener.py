@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lunshare.agent.http.answer import App
-from lunshare.agent.http.binding import bound_address, listening_socket
+from lunshare.agent.http.binding import Bind, bound_address, listening_socket
 from lunshare.agent.http.connection import Connection, Owner
 from lunshare.agent.http.connection_loop import ConnectionLoop
 from lunshare.agent.http.tls import Certificates
@@ -36,16 +36,18 @@ class Listener:
     """One address, bound, and what its connections have in common."""
 
     def __init__(
-        self, app: App, address: Address, max_body: int, tls: Certificates | None
+        self,
+        app: App,
+        address: Address,
+        max_body: int,
+        tls: Certificates | None,
+        sock: socket.socket,
     ) -> None:
-        """Bind and listen.
-
-        :raises OSError: the address is in use or not allowed.
-        """
+        """``sock`` listens at the address."""
         self.address, self.certificates = address, tls
         self._app, self._max_body = app, max_body
         self.ready = True
-        self.socket = listening_socket(address.bind)
+        self.socket = sock
         self.bind_addr = bound_address(self.socket)
         self._environ = _environ(self.bind_addr, "http" if tls is None else "https")
 
@@ -70,7 +72,7 @@ class Listener:
         return self.ready
 
 
-def _environ(bound: tuple[str, int] | str, scheme: str) -> dict[str, Any]:
+def _environ(bound: Bind, scheme: str) -> dict[str, Any]:
     """Return what all requests at an address have in the environment of WSGI."""
     host, port = ("localhost", 80) if isinstance(bound, str) else bound
     return {
@@ -188,19 +190,21 @@ def serve(
     certificates: Callable[[Address], Certificates | None] = lambda _: None,
     *,
     option: str = "listen",
+    listen: Callable[[Bind], socket.socket] = listening_socket,
 ) -> HttpServer:
     """Return a bound server. The caller starts and stops it.
 
     ``max_body``: the largest request body in bytes that the app accepts.
     ``certificates``: those of an address with TLS. ``option`` has the addresses.
+    ``listen``: returns a socket that listens at an address.
 
     :raises StartupError: an address cannot be bound, or its certificate not used.
     """
     listeners: list[Listener] = []
     try:
         for address in addresses:
-            tls = certificates(address)
-            listeners.append(_bound(app, address, max_body, tls, option))
+            tls, sock = certificates(address), _bound(address, option, listen)
+            listeners.append(Listener(app, address, max_body, tls, sock))
     except StartupError:
         for listener in listeners:
             listener.socket.close()
@@ -209,10 +213,10 @@ def serve(
 
 
 def _bound(
-    app: App, address: Address, max_body: int, tls: Certificates | None, option: str
-) -> Listener:
+    address: Address, option: str, listen: Callable[[Bind], socket.socket]
+) -> socket.socket:
     try:
-        return Listener(app, address, max_body, tls)
+        return listen(address.bind)
     except OSError as error:
         raise StartupError(
             f"{option} = {address} cannot be bound ({error}): check whether"
