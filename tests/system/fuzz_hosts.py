@@ -23,7 +23,7 @@ from tests.system.lio_hosts import CHECK_CONDITION, Refused, Session
 from tests.system.raw_iscsi import RawSession
 
 _BURST = 16  # LIO's window is 64 commands
-_LOGIN_SECONDS, _SILENCE, _QUIET, _PAUSE = 1.0, 1.0, 0.05, 0.02
+_LOGIN_SECONDS, _SILENCE, _QUIET, _PAUSE = 0.5, 0.5, 0.05, 0.02
 _DATA_IN, _R2T, _REJECT, _NOP_IN, _ASYNC, _LOGOUT = 0x25, 0x31, 0x3F, 0x20, 0x32, 0x26
 _LOGIN_RESPONSE = 0x23
 _NAMES = {0x22: "task answered", 0x24: "text answered", _NOP_IN: "NOP answered"}
@@ -83,6 +83,9 @@ class Attacker(RawSession):
             self._pong(header)
         elif kind == _REJECT:
             self._count("rejected", body[16:20])
+            # LIO still waits for the number of a command that it has rejected.
+            number = int.from_bytes(body[24:28], "big")
+            self._post(Pdu(NOP, shift=number - self._command_number))
         elif kind in (_ASYNC, _LOGOUT):
             raise ConnectionError("the target ends the session")
         elif kind != _DATA_IN or header[1] & 1:

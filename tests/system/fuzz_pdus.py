@@ -198,7 +198,7 @@ class Pdus:
             cdb[:16].ljust(16, b"\0"),
             self._choice(_LUNS) if self._rarely(30) else b"",
             extension=bytes([0, len(more) + 1, 1, 0]) + more if more else b"",
-            data=b"" if self._rarely(3) else data,
+            data=data if self._rarely(50) else b"",  # LIO ends the connection
             later=data,
         )
 
