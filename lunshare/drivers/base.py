@@ -57,6 +57,8 @@ from lunshare.drivers.values import (
     LiveExport,
     Manageable,
     ManageableSnapshot,
+    PortalGuard,
+    PortalHost,
     Snapshot,
     Volume,
     Wipe,
@@ -410,13 +412,23 @@ class TargetDriver(Driver):
         """
         return True
 
-    def admit_all(self, addresses: Collection[str]) -> tuple[str, ...]:
-        """Let hosts at these IP addresses open connections, and no others.
+    def admit_all(self, hosts: Collection[PortalHost]) -> tuple[str, ...]:
+        """Let these hosts open connections, and no others.
 
         Networks that an option names are admitted too. Returns sentences for the log,
         and raises as ``admit``. Where ``guards_portals`` is no, everybody is admitted.
         """
         return ()
+
+    @property
+    def needs_addresses(self) -> bool:
+        """Whether hosts without an address are refused. Does no I/O."""
+        return False
+
+    @property
+    def portal_guard(self) -> PortalGuard | None:
+        """What ``admit_all`` has seen; None if hosts do not connect, or not yet."""
+        return None
 
     @abc.abstractmethod
     def connection_info(self, volume: Volume, connector: Connector) -> dict[str, Any]:

@@ -211,6 +211,28 @@ class LiveConnector:
 
 
 @dataclass(frozen=True, slots=True)
+class PortalHost:
+    """A host with an attachment, and its address; None if its connector has none."""
+
+    volume_id: str
+    initiator: str
+    address: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PortalGuard:
+    """Who reaches the portals. ``open`` is why everybody does, or "".
+
+    ``refused``: connections since the firewall was made, at all portals of the node;
+    ``sources``: the last of them, each "ADDRESS to ADDRESS", newest first.
+    """
+
+    open: str = ""
+    refused: int = 0
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class LiveExport:
     """One export that lunshare created, as the target has it now."""
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from lunshare.drivers.targets.lio import LioTarget
+from lunshare.drivers.values import PortalHost
 from tests.system.lio_fixtures import backing, driver, helper
 from tests.system.lio_node import Backing, HelperProcess, Node, initiator, run
 from tests.system.lio_node import target as plain_target
@@ -25,7 +26,6 @@ ADDRESS, PORT = "10.99.0.1", 3271
 PORTAL = f"{ADDRESS}:{PORT}"
 #: Namespaces: the host of another volume, and nobody's. Each address ends in .2.
 HOST, OUTSIDE = 1, 2
-TABLE = ("nft", "list", "table", "inet", "lunshare")
 READ = bytes([0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0])
 
 
@@ -52,6 +52,11 @@ def spaces() -> Iterator[None]:
     run("ip", "address", "delete", f"{ADDRESS}/32", "dev", "lo")
 
 
+def at(*addresses: str) -> list[PortalHost]:
+    """Hosts at these addresses, of some volume."""
+    return [PortalHost("", f"iqn.1994-05.com.example:{one}", one) for one in addresses]
+
+
 def guarded(helper: HelperProcess, **options: object) -> LioTarget:
     plain = plain_target(helper, address=ADDRESS, port=PORT)
     options = {**plain.options, "portal_firewall": True, **options}
@@ -62,7 +67,7 @@ def guarded(helper: HelperProcess, **options: object) -> LioTarget:
 def wall(helper: HelperProcess, driver: LioTarget) -> Iterator[LioTarget]:
     """The driver under test: only this node and HOST are admitted."""
     created = guarded(helper)
-    created.admit_all({ADDRESS, address(HOST)})
+    created.admit_all(at(ADDRESS, address(HOST)))
     yield created
     guarded(helper, portal_firewall=False).admit_all(())
 
@@ -120,8 +125,40 @@ def test_from_an_address_outside_no_attack_reaches_the_target(node: Node) -> Non
             assert opened == 0, what
             assert login_seconds(node) < 5
             assert reads(victim) == "GOOD", what
-    assert address(OUTSIDE) in run(*TABLE)
     victim.close()
+
+
+def test_who_is_refused_is_counted_and_shown(node: Node, wall: LioTarget) -> None:
+    wall.admit_all(at(ADDRESS, address(HOST)))
+    assert wall.portal_guard
+    before = wall.portal_guard.refused
+    with attack(OUTSIDE, "idle", 3) as opened:
+        assert opened == 0
+    wall.admit_all(at(ADDRESS, address(HOST)))
+    assert wall.portal_guard.open == ""
+    assert wall.portal_guard.refused == before + 3
+    assert f"{address(OUTSIDE)} to {ADDRESS}" == wall.portal_guard.sources[0]
+
+
+def test_a_host_that_is_here_already_is_not_locked_out_by_an_upgrade(
+    node: Node, wall: LioTarget, helper: HelperProcess
+) -> None:
+    guarded(helper, portal_firewall=False).admit_all(())
+    victim = session(node)
+    host = PortalHost(node.id, initiator("a"), address(HOST))
+    upgraded = guarded(helper, portal_firewall=None)
+    try:
+        assert upgraded.admit_all([host]) == ()
+        assert upgraded.portal_guard
+        assert f"a session from {ADDRESS}" in upgraded.portal_guard.open
+        with attack(OUTSIDE, "idle") as opened:
+            assert opened == 1
+    finally:
+        victim.close()
+    named = guarded(helper, portal_firewall=None, initiator_networks=[f"{ADDRESS}/32"])
+    assert named.admit_all([host]) == ("table inet lunshare created",)
+    with attack(OUTSIDE, "idle") as opened:
+        assert opened == 0
 
 
 def test_without_the_firewall_the_same_login_ends_the_session(
@@ -146,7 +183,7 @@ def test_an_address_is_admitted_and_not_any_more(node: Node, wall: LioTarget) ->
 
 def test_a_network_is_admitted(node: Node, helper: HelperProcess) -> None:
     wall = guarded(helper, initiator_networks=["10.99.2.0/24"])
-    assert wall.admit_all({ADDRESS})
+    assert wall.admit_all(at(ADDRESS))
     with attack(OUTSIDE, "idle") as outside, attack(HOST, "idle") as host:
         assert (outside, host) == (1, 0)
 
@@ -166,12 +203,16 @@ def test_one_host_has_a_bounded_rate_and_leaves_the_logins_of_others(
 def test_a_table_that_was_deleted_or_changed_is_found_and_made_again(
     node: Node, wall: LioTarget, helper: HelperProcess
 ) -> None:
-    wanted = {ADDRESS, address(HOST)}
+    wanted = at(ADDRESS, address(HOST))
     run("nft", "add", "table", "inet", "foreign")
     run("nft", "add", "chain", "inet", "foreign", "mine")
     victim = session(node)
     try:
         assert wall.admit_all(wanted) == ()
+        run("nft", "flush", "table", "inet", "lunshare")
+        assert len(wall.admit_all(wanted)) == 1
+        with attack(OUTSIDE, "idle") as opened:
+            assert opened == 0
         run("nft", "delete", "table", "inet", "lunshare")
         assert not wall.admit(address(HOST), True)
         assert wall.admit_all(wanted) == ("table inet lunshare created",)
@@ -188,6 +229,24 @@ def test_a_table_that_was_deleted_or_changed_is_found_and_made_again(
         victim.close()
 
 
+def test_a_flushed_ruleset_is_closed_again_over_any_session(
+    node: Node, wall: LioTarget, helper: HelperProcess
+) -> None:
+    default = guarded(helper, portal_firewall=None)
+    hosts = [PortalHost(node.id, initiator("a"), address(HOST))]
+    assert default.admit_all([*hosts, *at(ADDRESS)]) == ()  # it is closed already
+    victim = session(node)
+    run("nft", "flush", "ruleset")
+    with attack(OUTSIDE, "idle") as opened:
+        assert opened == 1
+    assert not default.admit(address(HOST), True)
+    assert default.admit_all(hosts) == ("table inet lunshare created",)
+    with attack(OUTSIDE, "idle") as opened:
+        assert opened == 0
+    assert reads(victim) == "GOOD"
+    victim.close()
+
+
 def test_a_killed_helper_leaves_the_table_as_it_was(
     node: Node, helper: HelperProcess
 ) -> None:
@@ -197,4 +256,4 @@ def test_a_killed_helper_leaves_the_table_as_it_was(
         assert opened == 0
     helper.start()
     node.helper, node.driver = helper, guarded(helper)
-    assert node.driver.admit_all({ADDRESS, address(HOST)}) == ()
+    assert node.driver.admit_all(at(ADDRESS, address(HOST))) == ()

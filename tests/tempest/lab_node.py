@@ -30,10 +30,12 @@ listen = 127.0.0.1:{port}
 volume_driver = lvm
 target_driver = lio
 volume_group = {group}
+initiator_networks = 127.0.0.0/8
 [lvm-thick]
 volume_driver = lvm
 target_driver = lio
 volume_group = {thick_group}
+initiator_networks = 127.0.0.0/8
 lvm_type = default
 """
 _DISK = Path("/var/tmp/lunshare-thick.img")

@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from lunshare.agent.db import attachments
-from lunshare.agent.model.errors import BackendFailed
+from lunshare.agent.model.errors import BackendFailed, Invalid
 from lunshare.agent.model.records import Attachment, NewAttachment, Volume
 from lunshare.agent.service.attachments import connectors
 from tests.stands.node import CTX, Node, connector, failing_once, node_fixture
@@ -205,4 +205,16 @@ def test_a_database_without_the_index_gets_it(tmp_path: Path) -> None:
     node = Node(tmp_path, section="fake_firewall = true").start()
     attach(node, node.shared_volume(), host(1, "192.0.2.1"))
     assert admitted(node) == {"192.0.2.1"}
+    node.close()
+
+
+def test_a_host_that_names_no_address_is_refused_where_it_would_reach_no_portal(
+    tmp_path: Path,
+) -> None:
+    node = Node(tmp_path, section="fake_needs_addresses = true").start()
+    volume = node.shared_volume()
+    with pytest.raises(Invalid, match=r"connector\.ip is missing"):
+        attach(node, volume, host(1, None))
+    row = attach(node, volume, host(1, "192.0.2.1"))
+    node.services.attachments.delete(CTX, row.id)
     node.close()

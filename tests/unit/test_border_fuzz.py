@@ -229,6 +229,7 @@ WANTS = {
     ),
     **dict.fromkeys(("share.check", "share.capacity", "share.list"), ("point",)),
     "firewall.check": (),
+    "firewall.observe": ("backend",),
     "firewall.apply": ("backend", "portals", "addresses", "networks"),
     "firewall.admit": ("backend", "address", "wanted"),
     "firewall.remove": ("backend",),

@@ -74,7 +74,7 @@ BODIES: Mapping[Callable[..., Any], Schema] = {
     catalog.document: {**ANY_OBJECT, "description": "this document"},
     health.alive: _ALIVE,
     health.ready: operators.READINESS,
-    health.full: one("health", operators.HEALTH),
+    health.full: one("health", operators.FULL_HEALTH),
     health.metrics: TEXT,
     volumes.create: _WRITTEN_VOLUME,
     volumes.index: pages("volumes", shows.VOLUME_BRIEF, counted=True),

@@ -168,6 +168,10 @@ HEALTH = shown(
         "unknown": many(TEXT),
     }
 )
+PORTALS = shown(
+    {"backend": TEXT, "open": TEXT, "refused": NUMBER, "sources": many(TEXT)}
+)
+FULL_HEALTH = shown({**HEALTH["properties"], "portals": many(PORTALS)})
 READINESS = shown(
     {**HEALTH["properties"], "counts": shown({"failed": NUMBER, "unknown": NUMBER})}
 )

@@ -27,6 +27,7 @@ from lunshare.agent.model.states import (
     AttachStatus,
     attachment_may_change,
 )
+from lunshare.drivers.values import PortalHost, host_address
 
 _A = VOLUME_ATTACHMENT.c
 _HERE = _A.deleted == sa.false()
@@ -92,7 +93,9 @@ _HAS_HOST = (
 _AT_ADDRESS = Prepared(
     sa.select(_A.id).where(sa.bindparam("address") == _ADDRESS, *_HAS_HOST).limit(1)
 )
-_ADDRESSES = sa.select(_ADDRESS.label("address")).where(*_HAS_HOST).distinct()
+_PORTAL_HOSTS = sa.select(_A.volume_id, _A.initiator, _ADDRESS.label("address")).where(
+    *_HAS_HOST
+)
 
 # Without _HERE, which holds for all of these rows: with it SQLite would use the index
 # attachments_of_volume, and read every host of the volume.
@@ -249,9 +252,13 @@ def any_at_address(connection: sa.Connection, backend: str, address: str) -> boo
     return _AT_ADDRESS.first(connection, which) is not None
 
 
-def addresses(connection: sa.Connection, backend: str) -> list[object]:
-    """Return what connectors of a backend's hosts have as their ip."""
-    return list(connection.execute(_ADDRESSES, {"backend": backend}).scalars())
+def portal_hosts(connection: sa.Connection, backend: str) -> list[PortalHost]:
+    """Return the hosts that must reach a backend, each with its connector's ip."""
+    rows = connection.execute(_PORTAL_HOSTS, {"backend": backend})
+    return [
+        PortalHost(volume_id, initiator, host_address(address))
+        for volume_id, initiator, address in rows
+    ]
 
 
 def volumes_to_reconcile(connection: sa.Connection) -> list[str]:

@@ -25,6 +25,7 @@ from lunshare.agent.model.states import (
 from lunshare.drivers.values import Manageable as Manageable  # noqa: PLC0414
 from lunshare.drivers.values import ManageableSnapshot as ManageableSnapshot  # noqa: PLC0414
 from lunshare.drivers.values import Mode as Mode  # noqa: PLC0414
+from lunshare.drivers.values import PortalGuard
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,3 +397,5 @@ class Health:
     problems: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+    #: By backend, who reaches its portals, as the last reconcile has seen it.
+    portals: Mapping[str, PortalGuard] = field(default_factory=dict)

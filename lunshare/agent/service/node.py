@@ -239,7 +239,12 @@ class Node:
         if not self._reconciled:
             problems.append("the live targets are not reconciled with the database yet")
         failed = (*self._failed, *self._closed_pools())
-        return Health(not problems, tuple(problems), failed, self._unknown)
+        portals = {
+            b.name: guard
+            for b in self._backends.values()
+            if (guard := b.drivers.target.portal_guard) is not None
+        }
+        return Health(not problems, tuple(problems), failed, self._unknown, portals)
 
     def _closed_pools(self) -> list[str]:
         """Return the closed pools, with the reason and when it was found."""

@@ -15,7 +15,8 @@ later request, and the form of its answer shows its protocol. A later helper ans
 request of another protocol with its own number and with ``fields`` as a list of one
 sentence, which a daemon of protocol 1 shows, too. Protocol 2 had no ``request_id``,
 protocol 4 no verb ``lvm.pool``, protocol 5 no ``node.processes`` and no NoSpace from
-LVM's commands, protocol 7 no ``lvm.mapped``, and protocol 8 no verb of the firewall.
+LVM's commands, protocol 7 no ``lvm.mapped``, protocol 8 no verb of the firewall,
+and protocol 9 no ``firewall.observe``.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import Any
 from lunshare.drivers import errors, request_ids
 
 #: Raise it with every change of a message that the other side must understand.
-PROTOCOL = 9
+PROTOCOL = 10
 
 _CLASSES: dict[str, type[errors.DriverError]] = {
     kind.code: kind

@@ -26,6 +26,8 @@ from lunshare.drivers.values import (
     LiveExport,
     Mode,
     Portal,
+    PortalGuard,
+    PortalHost,
     Volume,
     iscsi_name,
     require_uuid,
@@ -58,6 +60,11 @@ _OPTIONS = [
         "fake_firewall",
         default=False,
         help="Whether the target notes which addresses may connect. Nothing connects.",
+    ),
+    cfg.BoolOpt(
+        "fake_needs_addresses",
+        default=False,
+        help="Whether a host must name its address, as with portal_firewall.",
     ),
 ]
 
@@ -191,11 +198,20 @@ class FakeTarget(TargetDriver):
             self.storage.admitted = addresses | {address} if wanted else addresses
         return True
 
-    def admit_all(self, addresses: Collection[str]) -> tuple[str, ...]:
+    @property
+    def portal_guard(self) -> PortalGuard:
+        return PortalGuard("" if self.guards_portals else "fake_firewall is false")
+
+    @property
+    def needs_addresses(self) -> bool:
+        return bool(self.options["fake_needs_addresses"])
+
+    def admit_all(self, hosts: Collection[PortalHost]) -> tuple[str, ...]:
         if not self.guards_portals:
             return ()
+        addresses = {host.address for host in hosts if host.address}
         with self.storage.lock:
-            before, self.storage.admitted = self.storage.admitted, set(addresses)
+            before, self.storage.admitted = self.storage.admitted, addresses
         return ("hosts admitted anew",) if before != self.storage.admitted else ()
 
     def apply(

@@ -9,7 +9,6 @@ lunshare.helper.lio changes the kernel's configuration, in a safe order.
 from __future__ import annotations
 
 import ipaddress
-import logging
 import socket
 import uuid
 from collections.abc import Collection, Mapping
@@ -21,7 +20,8 @@ from oslo_config import cfg
 
 from lunshare.drivers.abilities import TargetAbilities
 from lunshare.drivers.base import Root, TargetDriver
-from lunshare.drivers.errors import InvalidValue, Misconfigured, Unsupported
+from lunshare.drivers.errors import InvalidValue, Misconfigured
+from lunshare.drivers.lio.portal_firewall import PortalFirewall
 from lunshare.drivers.values import (
     Connector,
     Disk,
@@ -30,11 +30,11 @@ from lunshare.drivers.values import (
     LiveExport,
     Mode,
     Portal,
+    PortalGuard,
+    PortalHost,
     Volume,
     iscsi_name,
 )
-
-LOG = logging.getLogger(__name__)
 
 _LUN = 0
 
@@ -117,8 +117,6 @@ class LioTarget(TargetDriver):
         self._deadline = float(options["lio_deadline"])
         self._prefix = str(options["target_prefix"]).lower()
         iscsi_name(f"{self._prefix}volume-{uuid.UUID(int=0)}", "target_prefix")
-        self._networks = [_network(text) for text in options["initiator_networks"]]
-        self._lacks_nftables = False
         addresses = {
             "target_ip_address": [options["target_ip_address"]],
             "target_secondary_ip_addresses": options["target_secondary_ip_addresses"],
@@ -128,6 +126,9 @@ class LioTarget(TargetDriver):
             for option, values in addresses.items()
             for address in values
         ]
+        self._firewall = PortalFirewall(
+            name, options, root, portals=self._portals, observe=self.observe
+        )
 
     def check(self) -> None:
         problems = self.root.call(
@@ -171,48 +172,21 @@ class LioTarget(TargetDriver):
 
     @property
     def guards_portals(self) -> bool:
-        return bool(self.options["portal_firewall"]) and not self._lacks_nftables
+        return self._firewall.guards
+
+    @property
+    def needs_addresses(self) -> bool:
+        return self._firewall.needs_addresses
+
+    @property
+    def portal_guard(self) -> PortalGuard | None:
+        return self._firewall.guard
 
     def admit(self, address: str, wanted: bool) -> bool:
-        if not self.guards_portals:
-            return True
-        return bool(
-            self.root.call(
-                "firewall.admit",
-                timeout=self._deadline,
-                backend=self.name,
-                address=address,
-                wanted=wanted,
-            )
-        )
+        return self._firewall.admit(address, wanted)
 
-    def admit_all(self, addresses: Collection[str]) -> tuple[str, ...]:
-        if not self.options["portal_firewall"]:
-            return self._firewall("remove")
-        try:
-            changes = self._firewall(
-                "apply",
-                portals=[asdict(portal) for portal in self._portals],
-                addresses=sorted(addresses),
-                networks=self._networks,
-            )
-        except Unsupported as error:
-            if not self._lacks_nftables:
-                LOG.warning("[%s] everybody reaches the portals: %s", self.name, error)
-            self._lacks_nftables = True
-            return ()
-        self._lacks_nftables = False
-        return changes
-
-    def _firewall(self, verb: str, **arguments: Any) -> tuple[str, ...]:
-        return tuple(
-            self.root.call(
-                f"firewall.{verb}",
-                timeout=self._deadline,
-                backend=self.name,
-                **arguments,
-            )
-        )
+    def admit_all(self, hosts: Collection[PortalHost]) -> tuple[str, ...]:
+        return self._firewall.admit_all(hosts)
 
     def connection_info(self, volume: Volume, connector: Connector) -> dict[str, Any]:
         portals = [str(portal) for portal in self._portals]
@@ -272,18 +246,6 @@ def _portal_of_this_node(option: str, address: str, port: int) -> Portal:
             " keepalived)"
         )
     raise InvalidValue(option, address, remedy)
-
-
-def _network(text: str) -> str:
-    """Return a network in its canonical form.
-
-    :raises InvalidValue: it is not one.
-    """
-    try:
-        return str(ipaddress.ip_network(text))
-    except ValueError:
-        remedy = "give a network such as 192.0.2.0/24, without bits behind its prefix"
-        raise InvalidValue("initiator_networks", text, remedy) from None
 
 
 def _addresses() -> set[ipaddress.IPv4Address | ipaddress.IPv6Address]:

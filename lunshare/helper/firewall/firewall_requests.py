@@ -83,5 +83,5 @@ def one_address(arguments: Mapping[str, Any]) -> tuple[str, Address, bool]:
 
 
 def backend(arguments: Mapping[str, Any]) -> str:
-    """Check the argument of firewall.remove."""
+    """Check the argument of firewall.observe and of firewall.remove."""
     return str(_NAMED("", arguments))

@@ -24,6 +24,8 @@ from lunshare.helper.verbs import ChangeVerb, IsGone, never_gone
 
 #: Connections that one address may have to all portals.
 MAX_CONNECTIONS = 1_000
+#: Sources of refused connections in an answer.
+MAX_SOURCES = 32
 
 _SYSTEM_PORTS = 1024
 _Value = TypeVar("_Value")
@@ -36,7 +38,7 @@ IsPortal = Callable[[Portal], bool]
 class FirewallVerbs:
     """Admits hosts to the portals of backends; everybody else's connection is refused.
 
-    :raises Unsupported: this node has no libnftables.
+    :raises Unsupported: this node has no libnftables, or its kernel no such tables.
     :raises Misconfigured: the kernel refused a change; nothing of it was done.
     :raises DeadlineExceeded: the kernel did not answer in time.
     """
@@ -48,6 +50,7 @@ class FirewallVerbs:
         """Return them by name."""
         return {
             "firewall.check": self.check,
+            "firewall.observe": self.observe,
             "firewall.apply": ChangeVerb(self.apply),
             "firewall.admit": ChangeVerb(self.admit),
             "firewall.remove": ChangeVerb(self.remove),
@@ -57,6 +60,15 @@ class FirewallVerbs:
         """Check that the node has what the firewall needs."""
         requests.nothing(arguments)
         nftables.require_library()
+
+    def observe(self, arguments: Mapping[str, Any], _: float) -> dict[str, Any]:
+        """Return whether a backend's portals are guarded, and who was refused.
+
+        ``sources`` are the last, with the address that each wanted; they and the
+        ``refused`` connections are those of all backends.
+        """
+        backend = firewall_requests.backend(arguments)
+        return _translated(lambda: _observed(backend))
 
     def apply(
         self,
@@ -93,10 +105,9 @@ class FirewallVerbs:
         """Remove what concerns one backend; return what changed."""
         backend = firewall_requests.backend(arguments)
         try:
-            nftables.require_library()
+            return self._changed(lambda: _remove(backend), seconds, is_gone)
         except Unsupported:
             return []  # there is none to remove
-        return self._changed(lambda: _remove(backend), seconds, is_gone)
 
     def _changed(
         self, step: Callable[[], _Value], seconds: float, is_gone: IsGone
@@ -119,10 +130,45 @@ def _translated(step: Callable[[], _Value]) -> _Value:
     try:
         return step()
     except NftablesFailed as error:
+        if error.is_absent:
+            raise _unsupported(error) from None
         raise Misconfigured(
             f"the table {TABLE}",
             f"nftables refused it: {error}; see `nft list table {TABLE}`",
         ) from None
+
+
+def _unsupported(error: NftablesFailed) -> Unsupported:
+    return Unsupported(
+        "a firewall for the portals",
+        f"this kernel's nftables has not all that it needs, or the unit of"
+        f" lunshare-helper no CAP_NET_ADMIN ({error}): install the unit again, or a"
+        " kernel with nf_tables, its family inet, limit, connlimit, log and reject",
+    )
+
+
+def _observed(backend: str) -> dict[str, Any]:
+    own = portal_rules.suffix(backend)
+    if own not in _backends(_forms()):
+        return {"guards": False, "refused": 0, "sources": []}
+    (counter,) = nftables.read(f"list counter {TABLE} refused", counts=True)[-1:]
+    return {
+        "guards": True,
+        "refused": counter["counter"]["packets"],
+        "sources": _last_sources(),
+    }
+
+
+def _last_sources() -> list[list[str]]:
+    """Return the last refused sources, each with its portal's address, newest first."""
+    found = []
+    for name in portal_rules.REFUSED_SETS:
+        (listing,) = nftables.read(f"list set {TABLE} {name}", counts=True)[-1:]
+        for value in listing["set"].get("elem", ()):
+            element = value["elem"]
+            found.append((element.get("expires", 0), element["val"]["concat"]))
+    found.sort(reverse=True)
+    return [list(pair) for _, pair in found[:MAX_SOURCES]]
 
 
 def _apply(doors: Doors) -> list[str]:
@@ -130,9 +176,10 @@ def _apply(doors: Doors) -> list[str]:
     text = portal_rules.complete(doors, _backends(before), MAX_CONNECTIONS)
     try:
         nftables.change(text)
-    except NftablesFailed:
+    except NftablesFailed as error:
         if not before:
-            raise
+            # All is new: what is missing is in the kernel.
+            raise (_unsupported(error) if error.is_missing else error) from None
         # A set or chain of that name has another form. Other backends' sets are gone
         # with it, until they are applied.
         nftables.change(f"delete table {TABLE}\n{text}")
@@ -164,17 +211,22 @@ def _snapshot(backend: str) -> _Snapshot:
 
     Empty if there is no table.
     """
+    snapshot = _forms()
+    for name in portal_rules.set_names(backend):
+        if f"set {name}" in snapshot:
+            snapshot[f"set {name}"] = _elements(name)
+    return snapshot
+
+
+def _forms() -> _Snapshot:
+    """Return the form of each object of the table. Empty if there is no table."""
     try:
         objects = nftables.read(f"list table {TABLE}", elements=False)
     except NftablesFailed as error:
         if error.is_missing:
             return {}
         raise
-    snapshot = {_name(entry): _form(entry) for entry in objects}
-    for name in portal_rules.set_names(backend):
-        if f"set {name}" in snapshot:
-            snapshot[f"set {name}"] = _elements(name)
-    return snapshot
+    return {_name(entry): _form(entry) for entry in objects}
 
 
 def _name(entry: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ This is libnftables, the library that ``nft`` itself is made of. No process is s
 from __future__ import annotations
 
 import functools
+import socket
 import threading
 from typing import Any
 
@@ -18,7 +19,10 @@ from lunshare.drivers.errors import Unsupported
 _LIBRARY = "libnftables.so.1"
 # nftables/libnftables.h
 _STATELESS, _JSON, _TERSE = 1 << 1, 1 << 4, 1 << 11
+_NETLINK_NETFILTER = 12  # linux/netlink.h
 _MISSING = "No such file or directory"
+# Linux 6.12 without tables of the family inet says the first one.
+_ABSENT = ("Operation not supported", "Operation not permitted", "Protocol not supp")
 # The library has variables of the process.
 _MUTEX = threading.Lock()
 
@@ -30,6 +34,11 @@ class NftablesFailed(Exception):
     def is_missing(self) -> bool:
         """Whether the text names a table, chain, set or element that does not exist."""
         return _MISSING in str(self)
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether the kernel has no such tables, or none for this process."""
+        return any(words in str(self) for words in _ABSENT)
 
 
 def require_library() -> None:
@@ -49,13 +58,18 @@ def change(text: str) -> None:
     _run(text, 0)
 
 
-def read(text: str, *, elements: bool = True) -> list[dict[str, Any]]:
-    """Return the objects that a ``list`` command shows, without counts of packets.
+def read(
+    text: str, *, elements: bool = True, counts: bool = False
+) -> list[dict[str, Any]]:
+    """Return the objects that a ``list`` command shows.
+
+    ``counts``: with numbers of packets, and the times when elements expire.
 
     :raises NftablesFailed: what it names does not exist.
     :raises Unsupported: there is no library.
     """
-    answer = _run(text, _JSON | _STATELESS | (0 if elements else _TERSE))
+    flags = (0 if elements else _TERSE) | (0 if counts else _STATELESS)
+    answer = _run(text, _JSON | flags)
     objects: list[dict[str, Any]] = orjson.loads(answer)["nftables"] if answer else []
     return [entry for entry in objects if "metainfo" not in entry]
 
@@ -87,6 +101,7 @@ def _library() -> Any:
     """Load the library once, with the types of its functions."""
     import ctypes  # noqa: PLC0415 - a megabyte that a node without portals does not need
 
+    _require_netfilter()
     try:
         library = ctypes.CDLL(_LIBRARY)
     except OSError:
@@ -106,3 +121,15 @@ def _library() -> Any:
         function = getattr(library, f"nft_ctx_{name}")
         function.argtypes, function.restype = [context], ctypes.c_char_p
     return library
+
+
+def _require_netfilter() -> None:
+    """Check that the kernel answers: without that libnftables ends its process."""
+    try:
+        socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_NETFILTER).close()
+    except OSError as error:
+        raise Unsupported(
+            "a firewall for the portals",
+            f"this kernel has no netfilter ({error.strerror}): give it one with"
+            " nf_tables, or keep other machines from the portals' network",
+        ) from None

@@ -32,6 +32,8 @@ MAX_COUNTED, MAX_REFUSED = 65_535, 1_024
 LOGGED_PER_MINUTE = 20
 
 _VERSIONS = (4, 6)
+#: Who was refused in the last hour: its address, and that of the portal.
+REFUSED_SETS = tuple(f"refused{version}" for version in _VERSIONS)
 _KINDS = {
     "portals": "{family} . inet_service",
     "hosts": "{family}",

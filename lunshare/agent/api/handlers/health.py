@@ -47,6 +47,15 @@ def full(call: Call) -> Answer:
         "problems": list(health.problems),
         "failed": list(health.failed),
         "unknown": list(health.unknown),
+        "portals": [
+            {
+                "backend": backend,
+                "open": guard.open,
+                "refused": guard.refused,
+                "sources": list(guard.sources),
+            }
+            for backend, guard in health.portals.items()
+        ],
     }
     return Answer(200, {"health": body})
 

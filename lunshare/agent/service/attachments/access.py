@@ -110,9 +110,17 @@ class Access:
 
         :raises Invalid: it has not.
         """
+        target = self._backends[volume.backend].drivers.target
         if not connector.sent.get("initiator"):
-            target = self._backends[volume.backend].drivers.target
             connectors.check_unnamed(target.PROTOCOL)
+
+    def check_address(self, volume: Volume, connector: HostConnector) -> None:
+        """Check that the host has named its address, if it reaches no portal else.
+
+        :raises Invalid: it has not.
+        """
+        if self._backends[volume.backend].drivers.target.needs_addresses:
+            connectors.check_address(connector, volume.backend)
 
     def attach(
         self,

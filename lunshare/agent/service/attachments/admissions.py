@@ -59,7 +59,6 @@ class Admissions:
             for lock in self._locks:
                 stack.enter_context(lock)
             with self._db.reading() as connection:
-                values = attachments.addresses(connection, backend)
-            addresses = filter(None, map(host_address, values))
+                hosts = attachments.portal_hosts(connection, backend)
             with self._backends[backend].for_request() as drivers:
-                return drivers.target.admit_all(frozenset(addresses))
+                return drivers.target.admit_all(hosts)

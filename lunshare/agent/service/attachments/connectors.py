@@ -75,6 +75,20 @@ def check_unnamed(protocol: str) -> None:
         )
 
 
+def check_address(connector: HostConnector, backend: str) -> None:
+    """Check that a host says where it connects from.
+
+    :raises Invalid: it does not, and so it would reach no portal.
+    """
+    if host_address(connector.sent.get("ip")) is None:
+        raise Invalid(
+            "connector.ip is missing, or no IP address of one host: give the address"
+            f" from which the host connects, since the portals of backend {backend}"
+            " are closed to others (or an administrator names the host's network in"
+            " initiator_networks)"
+        )
+
+
 def _name_of_host(host: str) -> str:
     """Return the name by which a host without iSCSI is known, in rows and reports."""
     name = host.lower()

@@ -206,10 +206,12 @@ class Attachments:
     ) -> Attachment:
         """Write which access is wanted; the caller commits it before it is opened.
 
+        :raises Invalid: the connector does not name what the target needs.
         :raises Conflict: its status, the other mode of the initiator, the target or
             the volume's writers policy does not allow it.
         """
         self._access.check_initiator(volume, connector)
+        self._access.check_address(volume, connector)
         initiator = connector.initiator
         same = attachments.of_initiator(connection, row.volume_id, initiator)
         mode = _opened_mode(connection, volume, row, connector)

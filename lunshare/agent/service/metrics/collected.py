@@ -36,6 +36,11 @@ _DERIVED = {
 _VOLUME_STATUSES = tuple(status for status in VolumeStatus if status not in _DERIVED)
 _ATTACH_STATUSES = tuple(status for status in AttachStatus if status != "detached")
 
+_REFUSED = (
+    "Connections that the firewall of this node's portals has refused, as the last"
+    " reconcile has read it."
+)
+
 Values = Iterable[tuple[tuple[str, ...], float]]
 
 
@@ -74,6 +79,10 @@ class NodeCollector(Collector):
         text = "What the last reconcile could not do, or found without a row."
         values = [((kind,), len(orphans)) for kind, orphans in kinds.items()]
         yield _gauge("lunshare_reconcile_problems", text, ("kind",), values)
+        refused = CounterMetricFamily("lunshare_portal_refused_connections", _REFUSED)
+        counts = [guard.refused for guard in health.portals.values()]
+        refused.add_metric((), max(counts, default=0))  # each has that of the node
+        yield refused
         text = "1 if the last call of the root helper got no answer in time, else 0."
         yield _gauge("lunshare_helper_blocked", text, (), [((), self.helper_blocked())])
 
@@ -159,7 +168,17 @@ def _ratio(field: str) -> Callable[[NodeBackend], float | None]:
     return read
 
 
+def _portals_open(backend: NodeBackend) -> float | None:
+    guard = backend.drivers.target.portal_guard
+    return None if guard is None else bool(guard.open)
+
+
 _BACKEND_GAUGES = (
+    BackendGauge(
+        "lunshare_portals_open",
+        "1 if everybody reaches the backend's portals, 0 if only its hosts do.",
+        _portals_open,
+    ),
     BackendGauge(
         "lunshare_backend_up",
         "1 if the last check of the backend found no problem, else 0.",

@@ -1,0 +1,180 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""When a backend's portals are closed, and what is said while they are not."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from lunshare.drivers.base import Root
+from lunshare.drivers.errors import Unsupported
+from lunshare.drivers.targets.lio import LioTarget
+from lunshare.drivers.values import PortalHost
+
+VOLUME, OTHER = "0a1b2c3d-0000-4000-8000-00000000000", "another volume"
+HOST = PortalHost(VOLUME, "iqn.1994-05.com.example:h1", "192.0.2.1")
+UNNAMED = PortalHost(VOLUME, "iqn.1994-05.com.example:h2", None)
+
+
+class NodeRoot(Root):
+    """A root helper's answers; ``sessions`` are addresses of HOST's sessions."""
+
+    def __init__(self) -> None:
+        self.verbs: list[str] = []
+        self.guards, self.lacks, self.sessions = False, "", ["192.0.2.1"]
+        self.volume, self.refused = VOLUME, 0
+
+    def run(self, *argv: str, timeout: float = 60.0) -> str:
+        raise AssertionError(argv)
+
+    def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
+        self.verbs.append(verb)
+        if self.lacks and verb.startswith("firewall."):
+            raise Unsupported("a firewall for the portals", self.lacks)
+        if verb == "firewall.observe":
+            sources = [["198.51.100.7", "192.0.2.10"]] if self.refused else []
+            return {"guards": self.guards, "refused": self.refused, "sources": sources}
+        if verb == "firewall.admit":
+            return self.guards
+        if verb == "lio.observe":
+            return [self._export()]
+        self.guards = verb == "firewall.apply"
+        return ["table inet lunshare created"] if self.guards else []
+
+    def _export(self) -> dict[str, Any]:
+        connector = {"initiator": HOST.initiator, "mode": "rw", "sessions": 1}
+        connector |= {"addresses": self.sessions, "attachment_id": ""}
+        return {
+            "volume_id": self.volume,
+            "connectors": [connector],
+            "enabled": True,
+        }
+
+
+@pytest.fixture
+def root() -> NodeRoot:
+    return NodeRoot()
+
+
+def target(root: NodeRoot, **changed: Any) -> LioTarget:
+    options = {each.dest: each.default for each in LioTarget.OPTIONS}
+    options |= {"portal_firewall": None} | changed
+    return LioTarget("lvm", options, root)
+
+
+def opened(driver: LioTarget) -> str:
+    assert driver.portal_guard
+    return driver.portal_guard.open
+
+
+def test_a_node_without_hosts_closes_its_portals(root: NodeRoot) -> None:
+    driver = target(root)
+    assert driver.admit_all([]) == ("table inet lunshare created",)
+    assert (opened(driver), driver.guards_portals) == ("", True)
+    assert driver.needs_addresses
+
+
+@pytest.mark.parametrize(
+    ("hosts", "sessions", "named"),
+    [
+        ([HOST, UNNAMED], ["192.0.2.1"], f"{UNNAMED.initiator} (no ip"),
+        ([HOST], ["192.0.2.1", "192.0.2.2"], "(a session from 192.0.2.2)"),
+        ([HOST], ["[2001:db8::1]"], "(a session from 2001:db8::1)"),
+    ],
+)
+def test_portals_never_close_for_the_first_time_over_a_host(
+    root: NodeRoot,
+    caplog: pytest.LogCaptureFixture,
+    hosts: list[PortalHost],
+    sessions: list[str],
+    named: str,
+) -> None:
+    root.sessions = sessions
+    driver = target(root)
+    for _ in range(2):
+        assert driver.admit_all(hosts) == ()
+    assert named in opened(driver)
+    assert "initiator_networks" in opened(driver)
+    assert not root.guards
+    assert not driver.guards_portals
+    assert not driver.needs_addresses
+    assert caplog.text.count("everybody reaches the portals") == 1
+    root.sessions = ["192.0.2.1"]
+    assert driver.admit_all([HOST]) != ()
+    assert opened(driver) == ""
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"portal_firewall": True},
+        {"initiator_networks": ["192.0.2.0/24"]},
+    ],
+)
+def test_an_operators_word_closes_them(root: NodeRoot, options: Any) -> None:
+    root.sessions = ["192.0.2.2"]
+    driver = target(root, **options)
+    assert driver.admit_all([HOST, UNNAMED]) != ()
+    assert driver.needs_addresses is ("portal_firewall" in options)
+
+
+def test_sessions_of_another_backends_volumes_do_not_count(root: NodeRoot) -> None:
+    root.volume, root.sessions = OTHER, ["192.0.2.99"]
+    assert target(root).admit_all([HOST]) != ()
+
+
+def test_closed_portals_stay_closed_and_are_closed_again(root: NodeRoot) -> None:
+    driver = target(root)
+    driver.admit_all([HOST])
+    root.sessions, root.guards = ["192.0.2.2"], False
+    driver.admit_all([HOST, UNNAMED])
+    assert root.guards
+    restarted = target(root)
+    restarted.admit_all([HOST, UNNAMED])
+    assert opened(restarted) == ""
+
+
+def test_a_node_without_nftables_says_so_once_and_attaches(
+    root: NodeRoot, caplog: pytest.LogCaptureFixture
+) -> None:
+    root.lacks = "this kernel has no netfilter"
+    driver = target(root)
+    assert not driver.admit("192.0.2.1", True)  # so that admit_all is called
+    for _ in range(2):
+        assert driver.admit_all([HOST]) == ()
+    assert driver.admit("192.0.2.1", True)
+    assert "this kernel has no netfilter" in opened(driver)
+    assert caplog.text.count("everybody reaches the portals") == 1
+    root.lacks = ""
+    assert driver.admit_all([HOST]) != ()
+    assert driver.guards_portals
+
+
+def test_switched_off_it_removes_once_what_it_has_left(root: NodeRoot) -> None:
+    root.guards = True
+    driver = target(root, portal_firewall=False)
+    for _ in range(3):
+        driver.admit_all([HOST])
+    assert root.verbs == ["firewall.remove"]
+    assert not root.guards
+    assert driver.admit("192.0.2.1", True)
+    assert opened(driver) == "portal_firewall is false"
+
+
+def test_refused_connections_are_logged_when_there_are_more(
+    root: NodeRoot, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver = target(root)
+    driver.admit_all([HOST])
+    root.refused = 3
+    with caplog.at_level(logging.WARNING):
+        driver.admit_all([HOST])
+        driver.admit_all([HOST])
+    assert driver.portal_guard
+    assert driver.portal_guard.refused == 3
+    assert driver.portal_guard.sources == ("198.51.100.7 to 192.0.2.10",)
+    assert caplog.text.count("connections refused at the portals") == 1
+    assert "3, the last from 198.51.100.7" in caplog.text
