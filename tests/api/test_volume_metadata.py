@@ -142,6 +142,24 @@ def test_image_metadata_is_set_shown_and_unset(api: Api):
         api.refused(400, volume["id"], {"os-set_image_metadata": {"metadata": bad}})
 
 
+def test_image_metadata_has_as_many_bytes_as_in_glance(api: Api):
+    """Glance's column has 65,535 bytes, however many characters these are."""
+    volume = api.volume()
+    where = f"/volumes/{volume['id']}/action"
+
+    def asked(**items: str) -> dict[str, Any]:
+        return {"os-set_image_metadata": {"metadata": items}}
+
+    fits, more = "x" * 65_532 + "\u20ac", "x" * 65_533 + "\u20ac"
+    for key in ("", *"ab"):
+        api("POST", where, asked(**{key + "k": fits}))
+    sentence = api.fault(400, "POST", where, asked(k=more))
+    assert "image metadata k has 65536 bytes: give at most 65535" in sentence
+    sentence = api.fault(400, "POST", where, asked(ck=fits))
+    assert "4 items of 262147 bytes together, more than 512 or 262144" in sentence
+    assert len(api.shown(volume["id"])["volume_image_metadata"]) == 3
+
+
 def test_a_copy_has_bootable_and_image_metadata_of_its_source(api: Api):
     volume = api.volume()
     where = f"/volumes/{volume['id']}/action"

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from lunshare.agent.model.errors import Invalid
@@ -12,27 +12,46 @@ from lunshare.drivers import writers
 from lunshare.drivers.errors import InvalidValue
 
 _ITEMS = 512
-#: Characters of all keys and values. Cinder's 128 items with keys and values of 255
-#: have 65,280; Glance's properties have up to 65,535 bytes each.
-_SIZES = {"metadata": 65_536, "image_metadata": 262_144}
+#: Of all keys and values together. Cinder's 128 items with keys and values of 255
+#: characters have 65,280.
+_CHARACTERS, _IMAGE_BYTES = 65_536, 262_144
+#: Of a value. A property of an image in Glance has so many.
+_IMAGE_VALUE_BYTES = 65_535
 
 
 def check(columns: Mapping[str, Any]) -> None:
     """Check what is about to be written to a row, among it perhaps metadata.
 
-    :raises Invalid: it has too many items, or they are too large together; or its
-        writers policy has no meaning.
+    :raises Invalid: it has too many items, or too large ones; or its writers policy has
+        no meaning.
     """
+    metadata, image = columns.get("metadata") or {}, columns.get("image_metadata") or {}
     try:
-        writers.check(columns.get("metadata") or {}, "metadata")
+        writers.check(metadata, "metadata")
     except InvalidValue as error:
         raise Invalid(str(error)) from error
-    for name, most in _SIZES.items():
-        items: Mapping[str, str | None] = columns.get(name) or {}
-        size = sum(len(key) + len(value or "") for key, value in items.items())
-        if len(items) > _ITEMS or size > most:
-            raise Invalid(
-                f"{name.replace('_', ' ')} would have {len(items)} items of {size}"
-                f" characters together, more than {_ITEMS} or {most}: give fewer or"
-                " shorter ones"
-            )
+    for key, value in image.items():
+        if (size := _bytes(value)) > _IMAGE_VALUE_BYTES:
+            most = f"give at most {_IMAGE_VALUE_BYTES}"
+            raise Invalid(f"image metadata {key} has {size} bytes: {most}")
+    _check_total("metadata", metadata, len, _CHARACTERS, "characters")
+    _check_total("image metadata", image, _bytes, _IMAGE_BYTES, "bytes")
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode())
+
+
+def _check_total(
+    name: str,
+    items: Mapping[str, str | None],
+    measure: Callable[[str], int],
+    most: int,
+    unit: str,
+) -> None:
+    size = sum(measure(key) + measure(value or "") for key, value in items.items())
+    if len(items) > _ITEMS or size > most:
+        raise Invalid(
+            f"{name} would have {len(items)} items of {size} {unit} together, more"
+            f" than {_ITEMS} or {most}: give fewer or shorter ones"
+        )
