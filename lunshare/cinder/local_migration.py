@@ -84,6 +84,7 @@ class LocalMigration:
         except Unsupported:  # a pool of the same volume group has this name
             return False
         try:
+            target.require_empty(copy.id)
             target.fill(copy, source)
         except BaseException:
             target.delete(volume.id)

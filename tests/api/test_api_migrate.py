@@ -13,7 +13,13 @@ from typing import Any
 import pytest
 
 from lunshare.drivers.abilities import VolumeAbilities
-from lunshare.drivers.errors import CommandFailed, DiskBusy, NoSpace, Unsupported
+from lunshare.drivers.errors import (
+    CommandFailed,
+    DiskBusy,
+    ForeignBytes,
+    NoSpace,
+    Unsupported,
+)
 from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import GIB
 from tests.api.calls import Api
@@ -173,6 +179,25 @@ def test_a_failed_retype_changes_nothing(api: Api, node: Node, point: str):
     assert is_complete(made, "here")
     until(lambda: node.services.volumes._rows.get(made["id"]).stale_backend is None)
     api.act(made["id"], retype(kind, "on-demand"))
+
+
+def test_a_target_that_had_bytes_of_another_disk_gets_no_copy(
+    api: Api, node: Node, monkeypatch: pytest.MonkeyPatch
+):
+    """The copy ends before the disk does, where the pool rounds sizes up."""
+    made, there = place(api, node), node.driver("there")
+    api.act(made["id"], retype(api.type()))
+
+    def refuse(volume_id: str) -> None:
+        raise ForeignBytes(volume_id, "group/unmanaged")
+
+    monkeypatch.setattr(there, "require_empty", refuse)
+    api.refused(500, made["id"], migrate(node, "there"))
+    assert api.shown(made["id"])["migration_status"] == "error"
+    assert is_complete(made, "here")
+    monkeypatch.undo()
+    until(lambda: node.services.volumes._rows.get(made["id"]).stale_backend is None)
+    api.act(made["id"], migrate(node, "there"))
 
 
 FULL, UNABLE = NoSpace("there", "full"), Unsupported("migration", "use another")

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,8 +33,9 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 LAYER = f"{MAPPED_POOL}-tpool"
 
 
-def leave_orphan() -> None:
-    """Leave a device of which the commit of LVM was lost, with the bytes of another."""
+@contextlib.contextmanager
+def orphan() -> Iterator[None]:
+    """There is a device of which LVM's commit was lost, with the bytes of another."""
     number = 1 + max(map(int, _lvs("thin_id", f'pool_lv="{POOL}"').split()), default=0)
     run("dmsetup", "message", LAYER, "0", f"create_thin {number}")
     table = f"0 {8 * MIB // 512} thin /dev/mapper/{LAYER} {number}"
@@ -43,6 +45,9 @@ def leave_orphan() -> None:
         os.fsync(device.fileno())
     run("udevadm", "settle")
     run("dmsetup", "remove", "--retry", "kit-orphan")
+    yield
+    if str(number) not in _lvs("thin_id", f'pool_lv="{POOL}"').split():
+        run("dmsetup", "message", LAYER, "0", f"delete {number}")
 
 
 def _lvs(field: str, select: str = f'lv_name="{POOL}"') -> str:
@@ -80,10 +85,22 @@ def test_pool_that_the_kernel_has_changed_without_lvm_is_closed(
     backend.create(new_volume(8 * MIB))
     assert backend.volumes.capacity().closed == ""
     recorded = int(_lvs("transaction_id").split()[0])
-    leave_orphan()
-    _set_transaction(recorded + 1)
-    try:
-        assert "changes of its thin devices" in backend.volumes.capacity().closed
-    finally:
-        _set_transaction(recorded)
-    assert backend.volumes.capacity().closed == ""
+    with orphan():
+        _set_transaction(recorded + 1)
+        try:
+            assert "changes of its thin devices" in backend.volumes.capacity().closed
+        finally:
+            _set_transaction(recorded)
+        assert backend.volumes.capacity().closed == ""
+
+
+def test_orphan_is_kept_from_hosts_while_both_count_the_same(backend: Backend) -> None:
+    backend.create(new_volume(8 * MIB))
+    volume = new_volume(8 * MIB)
+    with orphan():
+        assert backend.volumes.capacity().closed == ""
+        with pytest.raises(ForeignBytes, match=f"{GROUP}/unmanaged-{volume.id}"):
+            backend.create(volume)
+    unmanaged = Path(f"/dev/{GROUP}/unmanaged-{volume.id}")
+    assert unmanaged.read_bytes()[:7] == b"another"
+    assert Path(backend.create(volume).path).read_bytes() == bytes(8 * MIB)

@@ -45,6 +45,7 @@ from lunshare.agent.service.volumes.rows import (
 )
 from lunshare.agent.service.volumes.steps import Operation, VolumeSteps
 from lunshare.agent.volume_locks import VolumeLocks
+from lunshare.drivers.backend import Backend
 from lunshare.drivers.errors import UnknownDisk
 from lunshare.drivers.values import Volume as DriverVolume
 
@@ -328,8 +329,18 @@ class VolumeMigrator:
             disk = source.volumes.disk(volume.id)
             # Pools round sizes up, each in its own way.
             copy = DriverVolume(volume.id, max(size_bytes(volume.size), disk.size))
-            target.volumes.create(copy)
+            self._create_target(volume, target, copy)
             target.volumes.fill(copy, disk)
+
+    def _create_target(
+        self, volume: Volume, target: Backend, copy: DriverVolume
+    ) -> None:
+        """Create the disk that gets the copy, once. A killed copy has bytes in it."""
+        intent = volume.intent or {}
+        if "is_created" in intent:
+            return
+        target.create(copy)
+        self._rows.update(volume.id, intent={**intent, "is_created": True})
 
 
 def _log_wrong_row(volume: Volume) -> None:
