@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -73,6 +74,44 @@ def running(tmp_path: Path) -> Iterator[TlsServer]:
         yield server
     finally:
         server.server.stop()
+
+
+def test_a_request_with_the_end_of_the_handshake_leaves_the_connection_open(
+    running: TlsServer,
+) -> None:
+    """Its bytes came before the connection could read, and no more was read then."""
+    context = ssl.create_default_context(cafile=str(running.path / "cert.pem"))
+    context.check_hostname = False
+    inward, outward = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context.wrap_bio(inward, outward)
+    with socket.create_connection(running.server.bind_addr) as wire:
+        wire.settimeout(5)
+        while not is_shaken(client):
+            if outward.pending:
+                wire.sendall(outward.read())
+            inward.write(wire.recv(65536))
+        for _ in range(3):
+            client.write(REQUEST)
+            wire.sendall(outward.read())
+            assert answer(client, inward, wire).startswith(b"HTTP/1.1 200")
+
+
+def is_shaken(client: ssl.SSLObject) -> bool:
+    """Go on with the handshake; return whether the client has finished it."""
+    try:
+        client.do_handshake()
+    except ssl.SSLWantReadError:
+        return False
+    return True
+
+
+def answer(client: ssl.SSLObject, inward: ssl.MemoryBIO, wire: socket.socket) -> bytes:
+    """The next answer."""
+    while True:
+        try:
+            return client.read()
+        except ssl.SSLWantReadError:
+            inward.write(wire.recv(65536))
 
 
 def updates(client: RecordClient) -> bytes:

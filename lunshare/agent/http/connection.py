@@ -278,6 +278,8 @@ class Connection(asyncio.BufferedProtocol):
             self._enter(State.READING)
             if self._parser.has_more or self._is_cut:
                 self._owner.call_soon(self._proceed)
+            else:
+                self._pause(False)  # paused if the request came before ``begin``
         elif not self._has_unwritten():
             self._end()
 
