@@ -95,7 +95,7 @@ def _run(conf: cfg.ConfigOpts) -> None:
     addresses = listen_addresses.configured(conf)
     certificates = {address: tls.certificates(conf, address) for address in addresses}
     metrics_addresses = metrics_listener.configured(conf)
-    sockets = KeptSockets(each.bind for each in [*addresses, *metrics_addresses])
+    sockets = KeptSockets(where.bind for where in [*addresses, *metrics_addresses])
     stop = StopSignals()
     state_report.write_at_signal(conf)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is what to reload

@@ -19,14 +19,14 @@ from lunshare.drivers import request_ids
 
 #: When the server had the complete request, of time.perf_counter().
 BEGAN = "lunshare.began"
-#: In the environment of a request: the Proof of its client's identity, if a header was
-#: one. No header can set it.
+#: In the environment of a request: the Credential of its client's identity, if a header
+#: was one. No header can set it.
 PROVEN = "lunshare.proven"
 _ID = "lunshare.request_id"
 _BEGAN: ContextVar[float | None] = ContextVar("request_began", default=None)
 
 
-class Proof(NamedTuple):
+class Credential(NamedTuple):
     """Who has proven an identity, and with which header of WSGI's environment.
 
     ``header`` is "" where no proof is needed.

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from lunshare.agent.http.known_clients import KnownClients
-from lunshare.agent.request_scope import Proof
+from lunshare.agent.request_scope import Credential
 
 BASIC, TOKEN = "HTTP_AUTHORIZATION", "HTTP_X_AUTH_TOKEN"
 
@@ -15,7 +15,7 @@ BASIC, TOKEN = "HTTP_AUTHORIZATION", "HTTP_X_AUTH_TOKEN"
 def known_to(header: str, proof: str) -> KnownClients:
     """Anna is known by this header."""
     known = KnownClients()
-    known.add({header: proof}, Proof("anna", header))
+    known.add({header: proof}, Credential("anna", header))
     return known
 
 
@@ -23,7 +23,7 @@ def known_to(header: str, proof: str) -> KnownClients:
 def test_a_header_that_proves_nothing_makes_no_client(header: str, other: str) -> None:
     known = known_to(header, "of anna")
     for number in range(10_001):
-        known.add({header: "of eve", other: str(number)}, Proof("eve", header))
+        known.add({header: "of eve", other: str(number)}, Credential("eve", header))
     assert known.has({header: "of anna"})
     assert known.has({header: "of anna", other: "new"})
     assert known.has({header: "of eve"})
@@ -36,7 +36,7 @@ def test_a_user_with_many_proofs_replaces_only_its_own(header: str) -> None:
     """Basic has many spellings, in blanks and in case; tokens can be had anew."""
     known = known_to(header, "of anna")
     for number in range(10_001):
-        known.add({header: f"of eve {number}"}, Proof("eve", header))
+        known.add({header: f"of eve {number}"}, Credential("eve", header))
     assert known.has({header: "of anna"})
     assert known.has({header: "of eve 10000"})
     assert known.has({header: "of eve 9950"})
@@ -46,7 +46,7 @@ def test_a_user_with_many_proofs_replaces_only_its_own(header: str) -> None:
 def test_who_needs_no_proof_is_one_client() -> None:
     known = KnownClients()
     assert not known.has({})
-    known.add({TOKEN: "anna:one"}, Proof("anna", ""))
+    known.add({TOKEN: "anna:one"}, Credential("anna", ""))
     assert known.has({})
     assert known.has({TOKEN: "eve:two"})
 
@@ -54,7 +54,7 @@ def test_who_needs_no_proof_is_one_client() -> None:
 def test_a_client_that_comes_again_keeps_its_place() -> None:
     known = known_to(BASIC, "of anna")
     for number in range(300):
-        known.add({BASIC: "of anna"}, Proof("anna", BASIC))
-        known.add({BASIC: f"other {number}"}, Proof(f"user {number}", BASIC))
+        known.add({BASIC: "of anna"}, Credential("anna", BASIC))
+        known.add({BASIC: f"other {number}"}, Credential(f"user {number}", BASIC))
     assert known.has({BASIC: "of anna"})
     assert known.has({BASIC: "other 0"})

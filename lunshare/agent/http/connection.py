@@ -15,7 +15,7 @@ import orjson
 
 from lunshare.agent.http.answer import App, WsgiAnswer, call, date_header
 from lunshare.agent.http.request_parser import ParsedRequest, Refusal, RequestParser
-from lunshare.agent.request_scope import BEGAN, PROVEN, Proof
+from lunshare.agent.request_scope import BEGAN, PROVEN, Credential
 
 #: Bytes of an answer that are given to the socket at once.
 _PIECE = 128 * 1024
@@ -88,7 +88,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_full = self._is_cut = self._is_lost = False
         self._is_last = self._closes_at_once = False
         #: Whether its client had proven who it is before this request, and how by it.
-        self.is_known, self.proof = False, cast(Proof | None, None)
+        self.is_known, self.proof = False, cast(Credential | None, None)
         #: Bytes that came, and requests that were complete.
         self.received = self.requests = 0
 

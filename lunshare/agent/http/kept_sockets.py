@@ -44,8 +44,8 @@ class KeptSockets:
 
         :raises OSError: it cannot be bound.
         """
-        if kept := self._sockets.pop(bind, None):
-            return kept
+        if sock := self._sockets.pop(bind, None):
+            return sock
         sock = listening_socket(bind)
         if not isinstance(bind, str) and bind == bound_address(sock):
             lines = ("FDSTORE=1", f"FDNAME={_name(bind)}")
@@ -58,7 +58,7 @@ def _received() -> dict[Bind, socket.socket]:
     os.environ.pop("LISTEN_FDNAMES", None)
     if os.environ.pop("LISTEN_PID", "") != str(os.getpid()):
         return {}
-    sockets = [socket.socket(fileno=_FIRST + each) for each in range(int(count))]
+    sockets = [socket.socket(fileno=_FIRST + number) for number in range(int(count))]
     for sock in sockets:
         sock.set_inheritable(False)
     return {bound_address(sock): sock for sock in sockets}

@@ -16,7 +16,7 @@ from typing import Any
 
 from cachetools import TTLCache
 
-from lunshare.agent.request_scope import Proof
+from lunshare.agent.request_scope import Credential
 
 _SECONDS = 300.0  # after a request until a client is a stranger again
 _MOST = 10_000  # clients; one more replaces the one that was seen first
@@ -43,7 +43,7 @@ class KnownClients:
         """Return whether a request has a proof that was accepted before."""
         return any(self._name(environ, header) in self._names for header in _PROOFS)
 
-    def add(self, environ: Mapping[str, Any], proof: Proof) -> None:
+    def add(self, environ: Mapping[str, Any], proof: Credential) -> None:
         """Know the client by the header that proved its identity, and by no other."""
         name = self._name(environ, proof.header)
         own = self._of_users.get(proof.user, deque[bytes]())

@@ -18,7 +18,7 @@ from lunshare.agent.api.faults import Fault
 from lunshare.agent.api.settings import ApiSettings
 from lunshare.agent.model.errors import Invalid
 from lunshare.agent.model.records import RequestContext
-from lunshare.agent.request_scope import Proof
+from lunshare.agent.request_scope import Credential
 from lunshare.agent.users_file import User
 
 _NAME_MAX = 255
@@ -85,11 +85,11 @@ class Identity:
             401, "The request needs a valid token of Keystone.", self._challenge
         )
 
-    def proof(self, req: ClientRequest, user: str) -> Proof | None:
+    def proof(self, req: ClientRequest, user: str) -> Credential | None:
         """Return what proved who sends this request; None if the kernel did."""
         if _PEER in req.env:
             return None
-        return Proof(user, _HEADERS.get(self._strategy, ""))
+        return Credential(user, _HEADERS.get(self._strategy, ""))
 
     def _with_rights(
         self, ctx: RequestContext, path_project: str | None = None
