@@ -28,6 +28,8 @@ from lunshare.drivers.values import Export, Mode
 CreateShared = Callable[[], SharedVolume]
 
 RO, RW = Mode.RO, Mode.RW
+#: More than a table of 16, whose places would be used twice.
+_HOSTS = "abcdefghijklmnopqrst"
 
 
 class AccessContract(TargetFixtures):
@@ -118,7 +120,7 @@ class AccessContract(TargetFixtures):
 
     @requires("enforces_read_only")
     def test_many_hosts_have_their_own_modes(self, shared_volume: SharedVolume) -> None:
-        modes = {letter: RW if n % 3 else RO for n, letter in enumerate("abcdefghij")}
+        modes = {letter: RW if n % 3 else RO for n, letter in enumerate(_HOSTS)}
         shared_volume.apply(**modes)
         sessions = {letter: shared_volume.login(letter) for letter in modes}
         writers = {k for k, session in sessions.items() if can_write(session, k)}

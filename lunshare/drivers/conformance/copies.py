@@ -97,8 +97,9 @@ class CopyContract(ManageSnapshotContract):
         """A function that creates a snapshot; it is deleted before its volume."""
         created: list[Snapshot] = []
 
-        def create(volume: Volume) -> Snapshot:
-            created.append(Snapshot(str(uuid.uuid4()), volume.id, volume.size))
+        def create(volume: Volume, key: str = "") -> Snapshot:
+            key = key or str(uuid.uuid4())
+            created.append(Snapshot(key, volume.id, volume.size))
             driver.create_snapshot(created[-1])
             return created[-1]
 
@@ -192,7 +193,8 @@ class CopyContract(ManageSnapshotContract):
 
     @requires("supports_snapshots")
     def test_snapshots_survive_a_restart(self, case: CopyCase, build: Build) -> None:
-        snapshot = case.snapshot()
+        """Also one that has the id of a volume."""
+        snapshot = case.new_snapshot(case.origin, case.origin.id)
         self.reboot(case.driver)
         again = build()
         again.check()
@@ -224,9 +226,17 @@ class CopyContract(ManageSnapshotContract):
 
     @requires("supports_snapshots")
     def test_delete_and_revert_preserve_other_snapshots(
-        self, driver: VolumeDriver, create_volume: Create, new_snapshot: Snap
+        self,
+        driver: VolumeDriver,
+        create_volume: Create,
+        new_snapshot: Snap,
+        volume: Volume,
     ) -> None:
-        """Three snapshots, each with one page more; the middle one is deleted."""
+        """Three snapshots, each with one page more; the middle one is deleted.
+
+        And they preserve a copy of the oldest one, which has been written to.
+        """
+        copy = volume
         volume = create_volume(MIB)
         disk, data = driver.disk(volume.id), self.pattern(volume)
         stages = []
@@ -235,6 +245,8 @@ class CopyContract(ManageSnapshotContract):
             stages.append((new_snapshot(volume), self.read(driver, disk, 0, MIB)))
         older, (gone, _), newer = stages
         other = _OTHER[:PAGE] * (3 * _STEP // PAGE)
+        driver.create_from(Volume(copy.id, MIB), older[0])
+        self.write(driver, driver.disk(copy.id), 0, other)
         self.write(driver, disk, 0, other)
         driver.delete_snapshot(gone.id)
         driver.delete_snapshot(gone.id)
@@ -243,6 +255,8 @@ class CopyContract(ManageSnapshotContract):
             disk = driver.revert(snapshot)
             assert not first_difference(self.read(driver, disk, 0, MIB), before)
             assert {*driver.snapshots()} == {older[0].id, newer[0].id}
+        copied = self.read(driver, driver.disk(copy.id), 0, len(other))
+        assert copied == other
 
     @requires("supports_snapshots")
     def test_delete_of_an_unknown_snapshot_succeeds(self, driver: VolumeDriver) -> None:

@@ -57,8 +57,9 @@ class FarContract(RevertContract):
     ) -> None:
         if self.can.reserves_space and self.can.supports_snapshots:
             return
-        origin = create_volume(self.size if self.can.reserves_space else _LARGE)
-        data, disk = self.pattern(origin), driver.disk(origin.id)
+        origin = create_volume(self.size)
+        data, size = self.pattern(origin), 0 if self.can.reserves_space else _LARGE
+        disk = driver.extend(Volume(origin.id, size))
         self.write_far(driver, disk, data)
         snapshot = new_snapshot(origin)
         self.write_far(driver, disk, data.swapcase())

@@ -36,6 +36,7 @@ class RevertContract(PointInTimeContract):
     @requires("supports_snapshots", "extends_under_snapshots")
     def test_revert_restores_the_size(self, case: CopyCase) -> None:
         before, snapshot = case.disk, case.snapshot()
+        case.overwrite(case.origin)
         larger = Volume(case.origin.id, 2 * self.size)
         grown = case.driver.extend(larger)
         for at in offsets(self.size, len(case.data)):

@@ -120,11 +120,15 @@ class TargetContract(KilledTargetContract):
 
     @requires("enforces_read_only")
     @enforced_by("observes")
-    def test_observe_counts_sessions(self, shared_volume: SharedVolume) -> None:
-        shared_volume.apply(a=RW, b=RO)
-        shared_volume.login("a")
-        (export,) = shared_volume.target.observe()
-        counted = {found.initiator[-1]: found.sessions for found in export.connectors}
+    def test_observe_counts_sessions(self, create_shared: CreateShared) -> None:
+        """Those to that volume: each host has one to another volume too."""
+        shared, other = create_shared(), create_shared()
+        for each, letters in ((shared, "a"), (other, "ab")):
+            each.apply(a=RW, b=RO)
+            assert all(each.login(letter).alive for letter in letters)
+        live = shared.target.observe_volume(shared.volume.id)
+        assert live is not None
+        counted = {found.initiator[-1]: found.sessions for found in live.connectors}
         assert counted == {"a": 1, "b": 0}
 
     @enforced_by("observes")

@@ -15,7 +15,7 @@ from lunshare.drivers.conformance.fixtures import MIB, VolumeFixtures
 from lunshare.drivers.values import Capacity, Disk, Snapshot, Volume
 
 Create = Callable[..., Volume]
-Snap = Callable[[Volume], Snapshot]
+Snap = Callable[..., Snapshot]
 
 PAGE = 4096
 

@@ -12,6 +12,7 @@ from lunshare.drivers.targets.fake import FakeTarget
 from tests.conformance.mutants.abilities import CLAIMS
 from tests.conformance.mutants.at_once import AT_ONCE
 from tests.conformance.mutants.blind import BLIND
+from tests.conformance.mutants.blind_later import BLIND_LATER
 from tests.conformance.mutants.blind_targets import BLIND_TARGETS
 from tests.conformance.mutants.chains import CHAINS
 from tests.conformance.mutants.clones import CLONES
@@ -54,5 +55,5 @@ TABLES: dict[str, list[tuple[Mutant, str]]] = {
     "targets": [*TARGETS],
     "reach": [*REACH],
     "detach": [*DETACH],
-    "blind": [*BLIND, *BLIND_TARGETS],
+    "blind": [*BLIND, *BLIND_TARGETS, *BLIND_LATER],
 }

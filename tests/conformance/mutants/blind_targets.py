@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from lunshare.drivers.targets.fake import FakeTarget
 from lunshare.drivers.values import Mode
 
@@ -56,9 +58,44 @@ class OneSecretPerHost(FakeTarget):
         return changes
 
 
+class SessionsOfAllVolumes(FakeTarget):
+    """It counts those of a host."""
+
+    def observe(self):
+        exports = super().observe()
+        counts: dict[str, int] = {}
+        for export in exports:
+            for each in export.connectors:
+                number = counts.get(each.initiator, 0) + each.sessions
+                counts[each.initiator] = number
+        return tuple(
+            replace(
+                export,
+                connectors=tuple(
+                    replace(each, sessions=counts[each.initiator])
+                    for each in export.connectors
+                ),
+            )
+            for export in exports
+        )
+
+
+class SixteenHosts(FakeTarget):
+    """A later host gets the mode of that in its place of the table."""
+
+    def apply(self, export, only=None):
+        changes = super().apply(export, only)
+        acls = [*self.storage.exports.get(export.volume_id, {}).values()]
+        for number, acl in enumerate(acls):
+            acl.mode = acls[number % 16].mode
+        return changes
+
+
 BLIND_TARGETS = [
     (GrowthOpensWrites, "hosts_share_the_extended_part_of_a_disk"),
     (ClosesByPrefix, "apply_with_only_closes_one_host_and_leaves_the_others"),
     (RemoveEndsOthers, "remove_leaves_other_volumes_exported"),
     (OneSecretPerHost, "a_host_has_separate_credentials_for_each_volume"),
+    (SessionsOfAllVolumes, "observe_counts_sessions"),
+    (SixteenHosts, "many_hosts_have_their_own_modes"),
 ]
