@@ -21,6 +21,7 @@ import pytest
 from lunshare.agent.http import connection_loop, listener
 from lunshare.agent.http.binding import listening_socket
 from lunshare.agent.listen_addresses import Address
+from lunshare.agent.request_scope import PROVEN, Credential
 from tests.stands.waiting import until
 
 ROOT = Path(__file__).parents[2]
@@ -221,3 +222,31 @@ def test_clients_leave_descriptors_for_the_database_and_the_helper() -> None:
     assert (
         int(found[1] if found else 1024) >= 2 * connection_loop.MAX_CONNECTIONS + 1024
     )
+
+
+def test_connections_of_known_clients_are_closed_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Strangers that open connections ended those that known clients keep."""
+    monkeypatch.setattr(connection_loop, "MAX_CONNECTIONS", 20)
+
+    def app(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        environ[PROVEN] = Credential("anna", "HTTP_AUTHORIZATION")
+        start_response("200 OK", [])
+        return [b"x"]
+
+    server = listener.serve(app, [Address(("127.0.0.1", 0))], 1)
+    server.start()
+    asked = b"GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Basic x\r\n\r\n"
+    with ExitStack() as stack:
+        stack.callback(server.stop)
+        known, *others = (
+            stack.enter_context(socket.create_connection(server.bind_addr, 20))
+            for _ in range(61)
+        )
+        for _ in range(2):
+            known.sendall(asked)
+            assert known.recv(65536).startswith(b"HTTP/1.1 200")
+            for wire in others[:40]:
+                with suppress(ConnectionError):
+                    assert wire.recv(1) == b""

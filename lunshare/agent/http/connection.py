@@ -115,6 +115,11 @@ class Connection(asyncio.BufferedProtocol):
         return _PEER in self._environ
 
     @property
+    def is_proven(self) -> bool:
+        """Whether its last request has proven who the client is."""
+        return self.is_peer or self.proof is not None
+
+    @property
     def held(self) -> int:
         """Bytes that are held of requests which do not run yet."""
         return self._parser.held + (self._request.size if self._request else 0)

@@ -350,10 +350,13 @@ class ConnectionLoop:
             connection.abort()
 
     def _close_oldest(self) -> bool:
-        """Close the connection that has waited longest; return whether there is one."""
+        """Close the connection that has waited longest; return whether there is one.
+
+        Those of known clients are the last.
+        """
         waiting = [other for other in self.all if other.state is not State.RUNNING]
         if waiting:
-            oldest = min(waiting, key=lambda other: other.since)
+            oldest = min(waiting, key=lambda other: (other.is_proven, other.since))
             oldest.abort()
             self.drop(oldest)
         return bool(waiting)
