@@ -194,6 +194,7 @@ def _share(where: str, host: str, path: str, options: str) -> Share:
             raise Misconfigured(
                 f"{where}: mount option {option!r} is not known",
                 "give options of nfs(5) for how the server is reached, separated by"
-                " commas without blanks; nosuid, nodev and noexec are always added",
+                " commas without blanks; nosuid, nodev, noexec and nosymfollow are"
+                " always added",
             )
     return Share(host, path.rstrip("/") or "/", options)

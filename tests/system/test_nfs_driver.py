@@ -75,7 +75,26 @@ def test_installed_helper_mounts_in_the_nodes_own_namespace(build: Build) -> Non
     installed.close()
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     [line] = [line for line in lines if str(path) in line]
-    assert {"nosuid", "nodev", "noexec"} <= set(line.split()[5].split(","))
+    always = {"nosuid", "nodev", "noexec", "nosymfollow"}
+    assert always <= set(line.split()[5].split(","))
+
+
+def test_no_program_follows_a_link_in_place_of_a_volume(
+    build: Build, server: NfsServer, tmp_path: Path
+) -> None:
+    """Not only the helper: under Cinder qemu-img and chown run as root on the path."""
+    driver, volume, secret = build(), new_volume(SIZE), tmp_path / "secret"
+    path = driver.create(volume).path
+    assert Path(path).read_bytes() == bytes(SIZE)
+    secret.write_bytes(b"of root")
+    file = server.path / Path(path).name
+    file.unlink()
+    file.symlink_to(secret)
+    until(lambda: os.path.islink(path))
+    for command in (["cat", path], ["chown", "root", path], ["qemu-img", "info", path]):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert "Too many levels of symbolic links" in done.stderr
+    file.unlink()
 
 
 def test_snapshot_is_a_clone_that_uses_no_space(

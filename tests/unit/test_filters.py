@@ -90,7 +90,7 @@ CALLS: list[tuple[str, tuple[Any, ...]]] = [
     ("merge_progress", (NAME,)),
 ]
 
-ALWAYS = "nosuid,nodev,noexec"
+ALWAYS = "nosuid,nodev,noexec,nosymfollow"
 POINT = f"/run/lunshare/mnt/{'0' * 32}"
 
 # How the NFS driver calls each method of MountCommands, on each of SHARES.
@@ -239,6 +239,7 @@ REFUSED = [
     f"mkdir -p -m 0777 {POINT}",
     f"mkdir -p -m 0700 {POINT} /etc/x",
     f"mkdir -p -m 0700 /run/lunshare/mnt/../{'0' * 32}",
+    f"mount -t nfs -o nosuid,nodev,noexec nas:/srv {POINT}",
     f"mount -t nfs -o {ALWAYS} nas:/srv /etc",
     f"mount -t nfs -o {ALWAYS} nas:/srv /var/lib/lunshare/mnt/{'0' * 32}",
     f"mount -t nfs -o {ALWAYS} nas:/srv /run/lunshare/mnt/{'0' * 31}g",

@@ -126,8 +126,8 @@ def assert_harmless(argv: list[str], options: set[str]) -> None:
         source, chosen = words[-2], (after(words, "-o") or "").split(",")
         assert any(source.startswith(each) for each in SERVED.shares), argv
         assert ".." not in source.split("/"), argv
-        assert chosen[-3:] == ["nosuid", "nodev", "noexec"], argv
-        assert all(o.split("=")[0] in NFS_OPTIONS for o in chosen[:-3]), argv
+        assert chosen[-4:] == ["nosuid", "nodev", "noexec", "nosymfollow"], argv
+        assert all(o.split("=")[0] in NFS_OPTIONS for o in chosen[:-4]), argv
     if program in (
         "lvrename",
         "lvremove",

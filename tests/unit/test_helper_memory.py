@@ -43,7 +43,7 @@ LVS = [
     "lv_name",
     "lunshare",
 ]
-MOUNT = ["mount", "-t", "nfs", "-o", "nosuid,nodev,noexec", "nas:/srv"]
+MOUNT = ["mount", "-t", "nfs", "-o", "nosuid,nodev,noexec,nosymfollow", "nas:/srv"]
 
 
 class ScriptedPrograms:

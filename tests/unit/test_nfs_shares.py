@@ -117,7 +117,10 @@ def test_error_has_the_message_of_mount(build, node) -> None:
     node.__class__ = Refusing
     with pytest.raises(Misconfigured, match=r"cannot be mounted: .*access denied") as e:
         build().check()
-    assert "mount -t nfs -o vers=4.2,nosuid,nodev,noexec nas:/srv" in e.value.remedy
+    assert (
+        "mount -t nfs -o vers=4.2,nosuid,nodev,noexec,nosymfollow nas:/srv"
+        in e.value.remedy
+    )
 
 
 @pytest.mark.parametrize(

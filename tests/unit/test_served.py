@@ -78,7 +78,7 @@ def test_foreign_volume_is_managed_only_when_root_allows_it(
 
 
 def test_only_served_shares_are_mounted_at_their_mount_points(helper: Helper) -> None:
-    always, point = "nosuid,nodev,noexec", f"/run/lunshare/mnt/{POINT}"
+    always, point = "nosuid,nodev,noexec,nosymfollow", f"/run/lunshare/mnt/{POINT}"
     for source in ("nas:/srv", "nas:/srv/below", "nas:/srv/a b"):
         helper.run("mount", "-t", "nfs", "-o", always, source, point)
     refused = [(f"nas:/srv{more}", point) for more in ("2", "/../etc", "/..", "/a/.")]

@@ -12,9 +12,10 @@ from lunshare.drivers.base import Root
 from lunshare.drivers.errors import CommandFailed, DeadlineExceeded, StorageLost
 from lunshare.drivers.share_options import Share
 
-# The last option wins. So nothing on a share is executed or is a device, whatever
-# options the operator gives.
-_ALWAYS = "nosuid,nodev,noexec"
+# The last option wins. So nothing on a share is executed or is a device, and no program
+# follows a link there, whatever options the operator gives. mount.nfs (nfs-utils 2.6.2)
+# passes nosymfollow on as a flag, which Linux before 5.10 ignores.
+_ALWAYS = "nosuid,nodev,noexec,nosymfollow"
 
 
 class MountCommands:
