@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,8 +14,9 @@ import pytest
 from lunshare.drivers.backend import Backend
 from lunshare.drivers.base import Root
 from lunshare.drivers.conformance.fixtures import MIB, defaults, new_volume
-from lunshare.drivers.errors import ForeignBytes
+from lunshare.drivers.errors import CommandFailed, ForeignBytes
 from lunshare.drivers.targets.fake import FakeTarget
+from lunshare.drivers.values import Snapshot
 from tests.system.lio_node import run
 from tests.system.lvm_kit import (
     GROUP,
@@ -45,7 +46,13 @@ def orphan() -> Iterator[None]:
         os.fsync(device.fileno())
     run("udevadm", "settle")
     run("dmsetup", "remove", "--retry", "kit-orphan")
-    yield
+    try:
+        yield
+    finally:
+        _delete_unknown(number)
+
+
+def _delete_unknown(number: int) -> None:
     if str(number) not in _lvs("thin_id", f'pool_lv="{POOL}"').split():
         run("dmsetup", "message", LAYER, "0", f"delete {number}")
 
@@ -104,3 +111,25 @@ def test_orphan_is_kept_from_hosts_while_both_count_the_same(backend: Backend) -
     unmanaged = Path(f"/dev/{GROUP}/unmanaged-{volume.id}")
     assert unmanaged.read_bytes()[:7] == b"another"
     assert Path(backend.create(volume).path).read_bytes() == bytes(8 * MIB)
+
+
+@pytest.mark.parametrize("verb", ["create_snapshot", "clone", "revert"])
+def test_copy_does_not_get_the_number_of_an_orphan(backend: Backend, verb: str) -> None:
+    """LVM refuses it for a copy, not for an empty volume (2.03.16, create_snap)."""
+    volumes, source, copy = backend.volumes, new_volume(8 * MIB), new_volume(8 * MIB)
+    path = backend.create(source).path
+    taken = Snapshot(copy.id, source.id, source.size)
+    calls: dict[str, Callable[[], object]] = {
+        "create_snapshot": lambda: volumes.create_snapshot(taken),
+        "clone": lambda: volumes.clone(copy, source),
+        "revert": lambda: volumes.revert(taken),
+    }
+    if verb == "revert":
+        volumes.create_snapshot(taken)
+    with orphan():
+        with pytest.raises(CommandFailed, match="already contain thin device"):
+            calls[verb]()
+        volumes.check()
+        assert Path(path).read_bytes() == bytes(8 * MIB)
+    calls[verb]()
+    assert Path(volumes.disk(source.id).path).read_bytes() == bytes(8 * MIB)
