@@ -91,6 +91,7 @@ class Section:
             if check_names:
                 self._check_names()
                 self._check_alone(options)
+                self._check_unguarded(options)
             root = Helper(options["lunshare_helper_socket"])
             backend = Backend(
                 volumes(self.name, options, root), target(self.name, options, root)
@@ -148,6 +149,16 @@ class Section:
                     " with the same volume_group and target_prefix",
                     "one of the two may serve them: see docs/fleet.md, From Cinder's"
                     " LVM driver",
+                )
+
+    def _check_unguarded(self, options: Mapping[str, Any]) -> None:
+        """:raises Misconfigured: it asks for a firewall that nobody would keep."""
+        for name in ("portal_firewall", "initiator_networks"):
+            if options.get(name):
+                raise Misconfigured(
+                    f"section [{self.name}]: {name}: cinder-volume keeps no firewall,"
+                    " and everybody reaches the portals",
+                    "remove it, and keep other machines from the portals' network",
                 )
 
     def _written(self) -> set[str]:

@@ -181,6 +181,33 @@ def test_an_address_is_admitted_and_not_any_more(node: Node, wall: LioTarget) ->
             assert more == 0
 
 
+def test_a_login_with_guessed_names_ends_no_session(node: Node) -> None:
+    victim = session(node)
+    known, guessed = initiator("a"), "iqn.1994-05.com.example:guess"
+    other = node.iqn[:-1] + ("0" if node.iqn[-1] != "0" else "1")
+    for names in ((other, known), (node.iqn, guessed)):
+        with attack(HOST, "reinstate", 1, *names) as opened:
+            assert opened == 0, names
+            assert reads(victim) == "GOOD", names
+    victim.close()
+
+
+def test_an_address_costs_the_same_beside_ten_thousand(wall: LioTarget) -> None:
+    others = [f"10.{60 + n // 65536}.{n // 256 % 256}.{n % 256}" for n in range(10_000)]
+    seconds = {}
+    for count in (10, 10_000):
+        wall.admit_all(at(ADDRESS, *others[:count]))
+        times = []
+        for _ in range(100):
+            began = time.monotonic()
+            assert wall.admit(address(OUTSIDE), True)
+            assert wall.admit(address(OUTSIDE), False)
+            times.append(time.monotonic() - began)
+        seconds[count] = sorted(times)[50]
+    print(f"\nmedian of admit and close, by elements: {seconds}")
+    assert seconds[10_000] < 2 * seconds[10] + 0.002, seconds
+
+
 def test_a_network_is_admitted(node: Node, helper: HelperProcess) -> None:
     wall = guarded(helper, initiator_networks=["10.99.2.0/24"])
     assert wall.admit_all(at(ADDRESS))

@@ -50,6 +50,20 @@ def test_option_of_another_driver_is_refused_with_what_to_do(
 
 
 @pytest.mark.parametrize(
+    "line", ["portal_firewall = true", "initiator_networks = 192.0.2.0/24"]
+)
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_firewall_that_nobody_would_keep_is_refused(
+    tmp_path: Path, line: str, shared: bool
+) -> None:
+    lines = "lunshare_storage = fake\nlunshare_target = lio\n"
+    section(tmp_path, lines + "portal_firewall = false").load()
+    one = section(tmp_path, lines + ("" if shared else line), line if shared else "")
+    with pytest.raises(Misconfigured, match="everybody reaches the portals"):
+        one.load()
+
+
+@pytest.mark.parametrize(
     ("lines", "sentence"),
     [
         ("fake_whipe = true", "fake_whipe: no such option: its drivers know "),

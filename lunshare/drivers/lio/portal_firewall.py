@@ -155,6 +155,8 @@ class PortalFirewall:
         seen = self._call("observe")
         sources = tuple(f"{source} to {portal}" for source, portal in seen["sources"])
         before = self.guard.refused if self.guard else 0
+        if seen["refused"] < before:
+            before = 0  # the table was made again
         self.guard = PortalGuard("", seen["refused"], sources)
         if self.guard.refused > before:
             LOG.warning(
