@@ -7,7 +7,8 @@ makes the same PDUs; which host is served first depends on the machine.
 
 ``make fuzz-hosts`` runs it. It is in no lane of lanes.py, as it does not pass: in
 User-mode Linux 6.12.113 with seed 303 and 10,000 PDUs the session of a reader had not
-ended 20 s after its detach (not looked into). Seed 101 passed with as many.
+ended 20 s after its detach (docs/kernel-reports/logout-of-a-connection.md). Seed 101
+passed with as many.
 """
 
 from __future__ import annotations
