@@ -110,8 +110,8 @@ class Access:
 
         :raises Invalid: it has not.
         """
-        target = self._backends[volume.backend].drivers.target
         if not connector.sent.get("initiator"):
+            target = self._backends[volume.backend].drivers.target
             connectors.check_unnamed(target.PROTOCOL)
 
     def check_address(self, volume: Volume, connector: HostConnector) -> None:
