@@ -83,10 +83,10 @@ class Live:
         """The kernel's number of the live session; it is never reused."""
         return _session(self.acl(initiator))
 
-    def commands(self) -> int:
-        """How many commands of read-write hosts the target has passed to the disk."""
-        store, *_ = self.backstores()
-        return int((store / "statistics/scsi_lu/num_cmds").read_text())
+    def received(self, initiator: str) -> int:
+        """How many bytes of a host's writes its session has received."""
+        session = self.acl(initiator) / "fabric_statistics/iscsi_sess_stats"
+        return int((session / "rxdata_octs").read_text())
 
     def protect(self, initiator: str, value: str) -> None:
         """Set the write protection of a mapped LUN by hand."""

@@ -209,9 +209,13 @@ class Node:
         found = CONFIGFS.glob(f"core/*/{self.name}*")
         return sorted(found, key=lambda entry: entry.name)
 
-    def commands(self) -> int:
-        """How many commands the target has passed to this disk."""
-        return int((self.backstore() / "statistics/scsi_lu/num_cmds").read_text())
+    def received(self, host: str) -> int:
+        """How many bytes of the host's writes its session has received.
+
+        A count of commands grows before the target asks for their data (R2T).
+        """
+        session = self.acl(host) / "fabric_statistics/iscsi_sess_stats"
+        return int((session / "rxdata_octs").read_text())
 
     def live(self) -> dict[str, str | None]:
         """Host to mode, as observe() returns."""

@@ -51,9 +51,9 @@ def test_detach_from_a_hung_disk_fails_in_time_and_ends_later(
     elsewhere = stays.login(api.attach(sound, stays)["connection_info"])
     with Traffic(elsewhere, "rw") as traffic:
         with _hanging(node.group, hung):
-            before = live.commands()
+            before = live.received(goes.initiator)
             write = Later(session.write, 0, block("in progress"))
-            until(lambda: live.commands() > before)
+            until(lambda: live.received(goes.initiator) > before)
             started = time.monotonic()
             status, answer = api.detach(leaving["id"])
             assert time.monotonic() - started < IN_TIME
@@ -97,9 +97,9 @@ def test_a_fence_on_a_hung_disk_is_pending_until_the_write_has_landed(
     to_rw = {"attachment": {"mode": "rw"}}
     promote = f"/v3/attachments/{theirs['id']}"
     with _hanging(node.group, volume):
-        before = live.commands()
+        before = live.received(alpha.initiator)
         write = Later(session.write, 0, block("in progress"))
-        until(lambda: live.commands() > before)
+        until(lambda: live.received(alpha.initiator) > before)
         for _ in range(2):
             started = time.monotonic()
             status, answer = api.call("PUT", path, to_ro)

@@ -134,10 +134,10 @@ def test_attach_does_not_enable_what_a_killed_remove_left(node: Node) -> None:
 def _write_in_progress(node: Node, host: str) -> Later:
     """Start a write that hangs below the target; the disk stays suspended."""
     session = node.login(host)
-    before = node.commands()
+    before = node.received(host)
     node.suspend()
     write = Later(session.write, 0, ONE)
-    until(lambda: node.commands() > before)
+    until(lambda: node.received(host) > before)
     return write
 
 
@@ -192,11 +192,11 @@ def test_closing_waits_for_writes_of_a_dead_host(node: Node) -> None:
         assert host.stdin is not None
         assert host.stdout is not None
         assert host.stdout.readline() == "in\n"
-        before = node.commands()
+        before = node.received("a")
         with hanging(node):
             host.stdin.write("go\n")
             host.stdin.flush()
-            until(lambda: node.commands() > before)
+            until(lambda: node.received("a") > before)
             # libiscsi sends a command and its data in two calls, and then waits.
             until(lambda: asleep(host.pid))
             host.kill()
@@ -216,11 +216,11 @@ def test_closing_waits_for_writes_of_a_host_that_logs_out(
 ) -> None:
     node.apply(a="rw", b="rw")
     other = make()
-    session, before = node.login("a"), node.commands()
+    session, before = node.login("a"), node.received("a")
     info = node.acl("a") / "info"
     with hanging(node):
         Later(session.write, 0, ONE)
-        until(lambda: node.commands() > before)
+        until(lambda: node.received("a") > before)
         session.begin_logout()
         until(lambda: "CONN_STATE_LOGGED_IN" not in info.read_text())
         hasty = target(node.helper, deadline=1.0)
@@ -245,11 +245,11 @@ def test_closing_waits_for_a_session_that_a_later_one_hides(
     """
     node.apply(a="rw", b="rw")
     other = make()
-    first, before = node.login("a"), node.commands()
+    first, before = node.login("a"), node.received("a")
     info = node.acl("a") / "info"
     with hanging(node):
         write = Later(first.write, 0, ONE)
-        until(lambda: node.commands() > before)
+        until(lambda: node.received("a") > before)
         first.begin_logout()
         until(lambda: "CONN_STATE_LOGGED_IN" not in info.read_text())
         second = node.login("a")
