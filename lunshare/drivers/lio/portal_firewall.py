@@ -152,12 +152,12 @@ class PortalFirewall:
                 )
             self._is_closed, self.guard = False, PortalGuard(problem)
             return
-        seen = self._call("observe")
-        sources = tuple(f"{source} to {portal}" for source, portal in seen["sources"])
+        state = self._call("observe")
+        sources = tuple(f"{source} to {portal}" for source, portal in state["sources"])
         before = self.guard.refused if self.guard else 0
-        if seen["refused"] < before:
+        if state["refused"] < before:
             before = 0  # the table was made again
-        self.guard = PortalGuard("", seen["refused"], sources)
+        self.guard = PortalGuard("", state["refused"], sources)
         if self.guard.refused > before:
             LOG.warning(
                 "[%s] connections refused at the portals of this node: %s, the last"

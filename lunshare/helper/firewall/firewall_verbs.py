@@ -161,14 +161,14 @@ def _observed(backend: str) -> dict[str, Any]:
 
 def _last_sources() -> list[list[str]]:
     """Return the last refused sources, each with its portal's address, newest first."""
-    found = []
+    entries = []
     for name in portal_rules.REFUSED_SETS:
         (listing,) = nftables.read(f"list set {TABLE} {name}", counts=True)[-1:]
         for value in listing["set"].get("elem", ()):
             element = value["elem"]
-            found.append((element.get("expires", 0), element["val"]["concat"]))
-    found.sort(reverse=True)
-    return [list(pair) for _, pair in found[:MAX_SOURCES]]
+            entries.append((element.get("expires", 0), element["val"]["concat"]))
+    entries.sort(reverse=True)
+    return [list(pair) for _, pair in entries[:MAX_SOURCES]]
 
 
 def _apply(doors: Doors) -> list[str]:
