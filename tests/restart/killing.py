@@ -20,6 +20,8 @@ MANY = Page(None, 1000)
 #: Points of health checks, which change nothing and run whenever they like.
 _CHECKS = ("check", "capacity")
 WIPES = "fake_wipe = true\nwipe_step = 256\nwipe_rate = 0"
+#: The portals are closed to hosts without an attachment, too.
+GUARDED = f"{WIPES}\nfake_firewall = true"
 
 
 class Killed(BaseException):

@@ -13,15 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from lunshare.agent.model.records import Volume
-from lunshare.agent.model.states import AttachStatus, SnapshotStatus, VolumeStatus
+from lunshare.agent.model.records import Attachment, Volume
+from lunshare.agent.model.states import (
+    WANTED,
+    AttachStatus,
+    SnapshotStatus,
+    VolumeStatus,
+)
 from lunshare.agent.service.attachments import wanted_state
 from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import GIB
 from tests.restart.killed_operations import OPERATIONS
 from tests.restart.killed_quotas import OTHER
 from tests.restart.killed_scene import BYTES, Operation, Scene, choose_from_both
-from tests.restart.killing import MANY, WIPES, Killed, Killer, let_end
+from tests.restart.killing import GUARDED, MANY, Killed, Killer, let_end
 from tests.stands.node import CTX, Node, initiator, is_counted
 from tests.stands.waiting import until
 
@@ -59,6 +64,7 @@ def _assert_consistent(node: Node) -> None:
         for c in e.connectors
     }
     assert live == wanted
+    _assert_admitted(node, rows)
     volumes = node.services.volumes.list(CTX, MANY)
     there = {
         (name, disk.volume_id): disk.size
@@ -83,6 +89,21 @@ def _assert_consistent(node: Node) -> None:
     assert {row.former_initiator for row in rows} <= {None}
     failed = [row for row in rows if row.status is AttachStatus.ERROR_ATTACHING]
     assert [row for row in failed if not row.answered] == []
+
+
+def _assert_admitted(node: Node, rows: list[Attachment]) -> None:
+    """The hosts that have access reach the portals, and no others."""
+    for name in ("fake", "other"):
+        wanted = {
+            (row.connector or {})["ip"]
+            for row in rows
+            if row.initiator and row.status in WANTED and _backend(node, row) == name
+        }
+        assert node.target(name).storage.admitted == wanted
+
+
+def _backend(node: Node, row: Attachment) -> str:
+    return node.services.volumes.get(CTX, row.volume_id).backend
 
 
 def _assert_foreign_bytes_remain(volumes: list[Volume]) -> None:
@@ -110,11 +131,13 @@ def _assert_written(node: Node, volume_id: str) -> None:
     assert volume.stale_backend is None
 
 
-def _new_node(path: Path, section: str = WIPES) -> Node:
+def _new_node(path: Path, section: str = GUARDED) -> Node:
     return Node(path, backends="fake,other", section=section)
 
 
-def _assert_next_start_repairs(path: Path, scene: Scene, section: str = WIPES) -> None:
+def _assert_next_start_repairs(
+    path: Path, scene: Scene, section: str = GUARDED
+) -> None:
     node = _new_node(path, section).start()
     assert node.outcome.failed == []
     _delete_failed(node)
@@ -126,7 +149,7 @@ def _assert_next_start_repairs(path: Path, scene: Scene, section: str = WIPES) -
 
 
 def _killed_at(
-    path: Path, operation: Operation, step: int, section: str = WIPES
+    path: Path, operation: Operation, step: int, section: str = GUARDED
 ) -> bool:
     """Run a node that is killed at ``step``, then another; False: no such step."""
     fake_storage.reset()
@@ -213,7 +236,7 @@ def test_a_node_killed_at_any_step_is_consistent_after_its_next_start(
 
 
 def test_a_killed_clone_without_a_snapshot_is_consistent(tmp_path: Path) -> None:
-    section, clone = f"{WIPES}\nfake_clones_at_once = true", OPERATIONS["clone"]
+    section, clone = f"{GUARDED}\nfake_clones_at_once = true", OPERATIONS["clone"]
     steps = 1
     while _killed_at(tmp_path / str(steps), clone, steps, section):
         steps += 1

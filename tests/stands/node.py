@@ -8,6 +8,7 @@ test can kill a node and start another one on what is left.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -149,7 +150,8 @@ def is_counted(node: Node, project: str) -> bool:
 
 def connector(name: str, **more: object) -> dict[str, object]:
     """What a host of that name sends."""
-    return {"initiator": initiator(name), "host": name, "ip": "127.0.0.1", **more}
+    address = f"127.0.{zlib.crc32(name.encode()) % 256}.1"
+    return {"initiator": initiator(name), "host": name, "ip": address, **more}
 
 
 def host_connector(name: str, **more: object) -> HostConnector:
