@@ -199,14 +199,14 @@ class Export:
 class LiveConnector:
     """One ACL as the target has it now. ``mode`` is None if no LUN is mapped.
 
-    ``sessions`` is their number; ``addresses`` are where they come from, if the
-    target reports that.
+    ``sessions`` is their number, None where the target cannot tell which host has how
+    many; ``addresses`` are where they come from, if the target reports that.
     """
 
     initiator: str
     mode: Mode | None
     attachment_id: str = ""
-    sessions: int = 0
+    sessions: int | None = 0
     addresses: tuple[str, ...] = ()
 
 

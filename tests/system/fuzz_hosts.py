@@ -34,10 +34,12 @@ _ATTENTION, _TASK_ABORTED = 6, 0x40
 class Attacker(RawSession):
     """A session of a host that sends bursts of PDUs."""
 
-    def __init__(self, counts: Counter[str], *place: str) -> None:
-        self._counts, self._place = counts, place
+    def __init__(
+        self, counts: Counter[str], initiator: str, iqn: str, portal: str
+    ) -> None:
+        self._counts, self._place = counts, (initiator, iqn, portal)
         self._open: dict[bytes, Pdu] = {}
-        super().__init__(*place)
+        super().__init__(*self._place)
         counts["logins"] += 1
 
     def attack(self, pdus: Pdus) -> None:

@@ -62,19 +62,24 @@ TASK_FUNCTIONS = {
 class RawSession:
     """One login, without CHAP; LUN 0. Answers are texts: ``GOOD``, ``07/27/00``.
 
-    ``keys`` are sent with the login. Without ``iqn`` it is a discovery session.
+    ``keys`` are sent with the login; ``number`` is in its ISID. Without ``iqn`` it is a discovery session.
     ``answered`` has the target's keys.
     """
 
     def __init__(
-        self, initiator: str, iqn: str, portal: str, keys: Sequence[str] = ()
+        self,
+        initiator: str,
+        iqn: str,
+        portal: str,
+        keys: Sequence[str] = (),
+        number: int = 1,
     ) -> None:
         address, _, port = portal.rpartition(":")
         self._socket = socket.create_connection((address.strip("[]"), int(port)), 5)
         self._tag, self._status_number, self._command_number = 0, 0, 1
         self.answered: dict[str, str] = {}
         try:
-            self._login(initiator, iqn, keys)
+            self._login(initiator, iqn, keys, number)
         except BaseException:
             self.close()
             raise
@@ -177,7 +182,9 @@ class RawSession:
             first + struct.pack(">I", _NO_TAG) + header[20:24] + numbers + bytes(16)
         )
 
-    def _login(self, initiator: str, iqn: str, keys: Sequence[str]) -> None:
+    def _login(
+        self, initiator: str, iqn: str, keys: Sequence[str], number: int
+    ) -> None:
         words = [f"InitiatorName={initiator}", "HeaderDigest=None", "DataDigest=None"]
         if iqn:
             words += [f"TargetName={iqn}", "SessionType=Normal"]
@@ -185,7 +192,7 @@ class RawSession:
             words += ["SessionType=Discovery"]
         words += [f"{name}={value}" for name, value in _KEYS.items()]
         text = "\0".join([*words, *keys, ""]).encode()
-        isid = bytes([0x80, 0, 0, 0, 0, 1])
+        isid = bytes([0x80, 0, 0, 0, 0, number])
         first = bytes([_LOGIN | _IMMEDIATE, 0x87, 0, 0]) + bytes(4) + isid + bytes(2)
         for _ in range(_ROUNDS):
             numbers = (0, 0, 0, self._command_number, self._status_number)

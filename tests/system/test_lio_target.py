@@ -13,6 +13,7 @@ from rtslib_fb import RTSRoot
 
 from lunshare.drivers.errors import TargetFailed
 from lunshare.drivers.values import Auth, Disk, Export
+from tests.stands.waiting import until
 from tests.system.hostile_host import PORTAL
 from tests.system.lio_checks import ONE, TWO, Make, protected, refused
 from tests.system.lio_hosts import Refused
@@ -259,3 +260,32 @@ def test_link_to_another_disk_is_not_exported(make: Make) -> None:
             node.driver.apply(Export(node.id, wrong, (node.connector("a", "rw"),)))
     finally:
         shutil.rmtree("/dev/lunshare-elsewhere")
+
+
+# Sessions
+
+
+def test_all_sessions_of_a_host_are_counted_as_the_kernel_counts_them(
+    node: Node,
+) -> None:
+    node.apply(a="rw", b="ro")
+    of_all = Path(node.group).parent / "fabric_statistics/iscsi_instance/sessions"
+    begun: list[RawSession] = []
+    seen = []
+    for host, number in (("a", 1), ("a", 2), ("b", 1)):
+        begun.append(RawSession(initiator(host), node.iqn, PORTAL, number=number))
+        counts = _sessions(node)
+        seen.append(counts)
+        assert int(of_all.read_text()) == len(begun)
+    assert seen == [{"a": 1, "b": 0}, {"a": 2, "b": 0}, {"a": None, "b": None}]
+    begun[0].close()
+    until(lambda: _sessions(node) == {"a": 1, "b": 1})
+    for session in begun:
+        session.close()
+    until(lambda: _sessions(node) == {"a": 0, "b": 0})
+
+
+def _sessions(node: Node) -> dict[str, int | None]:
+    live = node.driver.observe_volume(node.id)
+    assert live
+    return {c.initiator.rpartition("-")[2]: c.sessions for c in live.connectors}

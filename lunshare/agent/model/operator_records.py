@@ -14,7 +14,8 @@ class HostAccess:
 
     ``attachment_id`` is None for an access that no attachment asks for. ``allowed``
     is the mode that the target enforces, None where the host has no access.
-    ``sessions`` is None where the target could not be read. ``problem`` says in one
+    ``sessions`` is None where the target could not be read, or cannot tell which host
+    has how many. ``problem`` says in one
     sentence how the two disagree, or is empty.
     """
 

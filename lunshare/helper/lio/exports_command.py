@@ -59,7 +59,7 @@ def _show(found: Sequence[Export]) -> None:
         state = "" if export["enabled"] else ", not enabled"
         print(f"volume {export['volume_id']}: {_hosts(export)}{state}")
         for connector in export["connectors"]:
-            live = "logged in" if connector["sessions"] else "not logged in"
+            live = "logged in" if connector["sessions"] != 0 else "not logged in"
             mode, attachment = connector["mode"] or "no LUN", connector["attachment_id"]
             print(
                 f"    {connector['initiator']}  {mode}  {live}  attachment {attachment}"
@@ -68,7 +68,7 @@ def _show(found: Sequence[Export]) -> None:
 
 
 def _hosts(export: Export) -> str:
-    live = sum(1 for connector in export["connectors"] if connector["sessions"])
+    live = sum(1 for connector in export["connectors"] if connector["sessions"] != 0)
     return f"{len(export['connectors'])} hosts, {live} logged in"
 
 

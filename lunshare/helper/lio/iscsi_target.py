@@ -275,7 +275,7 @@ def teardown(target: Target, lock: TimedLock) -> list[str]:
             lock.run_step(f"ending the sessions of {target.name}", _disable, target)
         lock.wait_until(
             f"the end of the sessions of {target.name}",
-            lambda: _has_no_sessions(target),
+            lambda: not target.sessions(),
         )
         _remove_objects(target)
         changes.append(f"target of {target.name} removed")
@@ -308,11 +308,6 @@ def _create_portal(portal: str) -> bool:
 
 def _disable(target: Target) -> None:
     write(target.group + "/enable", "0")
-
-
-def _has_no_sessions(target: Target) -> bool:
-    path = target.path + "/fabric_statistics/iscsi_instance/sessions"
-    return read_or_empty(path) in ("", "0")
 
 
 def _remove_objects(target: Target) -> None:

@@ -105,6 +105,11 @@ class Target:
         sessions = read_or_empty(self.group + "/dynamic_sessions")
         return {name for name in re.split("[\n\0]", sessions) if name}
 
+    def sessions(self) -> int:
+        """Return how many sessions all hosts have, closing ones too."""
+        path = self.path + "/fabric_statistics/iscsi_instance/sessions"
+        return int(read_or_empty(path) or 0)
+
     def may_take(self, path: str) -> bool:
         """Whether a backstore is of Cinder's LVM driver, and may become ours."""
         return self.takes_over is not None and cinder_targets.may_take(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 from lunshare.drivers.errors import TargetFailed
@@ -116,10 +116,12 @@ class TargetVerbs:
     def _observe(self, volume_id: str) -> dict[str, Any]:
         target = self._target(volume_id)
         connectors = (_live(target, initiator) for initiator in target.acls())
+        found = [connector for connector in connectors if connector]
+        _count_sessions(found, target.sessions())
         return {
             "volume_id": volume_id,
             "enabled": target.enabled(),
-            "connectors": [connector for connector in connectors if connector],
+            "connectors": found,
         }
 
 
@@ -336,6 +338,20 @@ def _live(target: Target, initiator: str) -> dict[str, Any] | None:
         "sessions": sessions,
         "addresses": addresses,
     }
+
+
+def _count_sessions(found: Sequence[dict[str, Any]], total: int) -> None:
+    """Correct the numbers of sessions by that of the target.
+
+    The kernel shows one session of an ACL, whatever their number, and none while a
+    session is logging out that was not the latest. Whose the others are is known where
+    only one host can have them; else these numbers are None.
+    """
+    logged_in = [connector for connector in found if connector["sessions"]]
+    if total > len(logged_in):
+        owners = logged_in or found
+        for connector in owners:
+            connector["sessions"] = total if len(owners) == 1 else None
 
 
 def _as_target_failed(

@@ -66,7 +66,7 @@ class SessionsOfAllVolumes(FakeTarget):
         counts: dict[str, int] = {}
         for export in exports:
             for each in export.connectors:
-                number = counts.get(each.initiator, 0) + each.sessions
+                number = counts.get(each.initiator, 0) + (each.sessions or 0)
                 counts[each.initiator] = number
         return tuple(
             replace(
