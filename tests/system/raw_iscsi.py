@@ -62,8 +62,8 @@ TASK_FUNCTIONS = {
 class RawSession:
     """One login, without CHAP; LUN 0. Answers are texts: ``GOOD``, ``07/27/00``.
 
-    ``keys`` are sent with the login; ``number`` is in its ISID. Without ``iqn`` it is a discovery session.
-    ``answered`` has the target's keys.
+    ``keys`` are sent with the login; ``number`` is in its ISID. Without ``iqn`` it is
+    a discovery session. ``answered`` has the target's keys.
     """
 
     def __init__(
