@@ -91,8 +91,13 @@ def list_files(share: OpenShare, _asked: FileName) -> list[dict[str, Any]]:
     Hidden files are left out, and names that are not printable: a server may send any
     bytes.
 
+    A client with a delegation of the directory lists it from its cache, and then does
+    not notice that the server has another one there by now (Linux 7.2). So the server
+    is asked first.
+
     :raises HelperBusy: too many long lists are in progress.
     """
+    os.fstatvfs(share.directory)  # NFS sends a request each time
     rows: list[dict[str, Any]] = []
     with contextlib.ExitStack() as stack, os.scandir(share.directory) as entries:
         for number, entry in enumerate(entries):

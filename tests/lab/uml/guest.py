@@ -136,6 +136,7 @@ class UmlGuest:
                 "pty.legacy_count=0",
                 "quiet",
                 "systemd.show_status=no",
+                "seccomp=on",
                 f"uml_dir={self._directory}",
             ),
             *("con=null", "con0=null,fd:1", "con1=null", "ssl=null"),
