@@ -8,11 +8,13 @@ than 16 bytes. Here the test chooses both.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 from collections.abc import Iterator, Sequence
 
 _NOP_OUT, _COMMAND, _TASK, _LOGIN, _DATA_OUT = 0x00, 0x01, 0x02, 0x03, 0x05
+_LOGOUT, _THE_CONNECTION = 0x06, 1
 _NOP_IN, _RESPONSE, _TASK_RESPONSE, _LOGIN_RESPONSE = 0x20, 0x21, 0x22, 0x23
 _DATA_IN, _R2T, _REJECT = 0x25, 0x31, 0x3F
 _IMMEDIATE, _FINAL, _STATUS_HERE = 0x40, 0x80, 0x01
@@ -29,7 +31,7 @@ _KEYS = {
     "MaxConnections": 1,
     "MaxOutstandingR2T": 1,
     "DefaultTime2Wait": 2,
-    "DefaultTime2Retain": 0,
+    "DefaultTime2Retain": 20,
     "DataPDUInOrder": "Yes",
     "DataSequenceInOrder": "Yes",
     "ErrorRecoveryLevel": 0,
@@ -144,6 +146,15 @@ class RawSession:
             return next(self._answers(b""))
         except (ConnectionError, TimeoutError) as error:
             return type(error).__name__
+
+    def close_connection(self) -> None:
+        """Log out the connection, not the session; wait until the target closes it."""
+        numbers = struct.pack(">II", self._command_number, self._status_number)
+        first = bytes([_LOGOUT | _IMMEDIATE, _FINAL | _THE_CONNECTION]) + bytes(14)
+        self._send(first + bytes(8) + numbers + bytes(16))
+        with contextlib.suppress(ConnectionError):
+            while True:
+                self._receive()
 
     def _answers(self, data: bytes) -> Iterator[str]:
         """Yield the answers, and serve the target's requests meanwhile."""

@@ -124,6 +124,16 @@ def test_data_that_belongs_to_no_write_harms_nobody(node: Node, mode: str) -> No
     assert f"{initiator('a')} closed" in node.apply(c="rw", b="ro")
 
 
+def test_detach_ends_a_session_without_a_connection(node: Node) -> None:
+    """Its host has logged out the connection, and has asked to keep the session."""
+    for _ in range(4):
+        node.apply(a="rw", b="ro")
+        with contextlib.closing(_raw(node, "b")) as raw:
+            assert raw.answered["DefaultTime2Retain"] == "0"
+            raw.close_connection()
+        assert f"{initiator('b')} closed" in node.apply(a="rw")
+
+
 def _sends(node: Node, name: str, cdb: bytes, flag: str) -> list[str]:
     """Send it in sessions of its own: as told, too long, with a Data-Out after."""
     answers, ways = [], [(BLOCK, True), (BLOCK, False), (BLOCK // 2, False)]

@@ -33,6 +33,7 @@ _OF_GROUPS = (
     "attrib/cache_dynamic_acls",
     "attrib/authentication",
     "param/ImmediateData",
+    "param/DefaultTime2Retain",
 )
 _OF_BACKSTORES = (
     "emulate_3pc",

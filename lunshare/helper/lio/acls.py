@@ -22,6 +22,7 @@ import contextlib
 import errno
 import os
 import re
+import time
 
 from lunshare.drivers.values import Auth, Connector, Mode
 from lunshare.helper.lio.configfs import (
@@ -41,6 +42,8 @@ _LINK = "lun"
 _NO_SESSION = "No active iSCSI Session"
 # Before this there is InitiatorAlias, any text that the host gives, also of this form.
 _ID = "LIO Session ID: "
+_FAILED = "TARG_SESS_STATE_FAILED"
+_TIMER_SECONDS, _PAUSE_SECONDS = 1.0, 0.01
 _SESSION = re.compile(_ID + r"(\d+)")
 # "Address 192.0.2.1 TCP  StatSN: 0x..." for each connection of the one session that
 # the kernel shows, even if there are several (lio_target_nacl_info_show, 6.1).
@@ -272,8 +275,21 @@ def _end_sessions(acl: str, lock: TimedLock) -> None:
     later session has a higher number.
     """
     last, what = _session(acl), f"ending the sessions of {_host(acl)}"
+    _wait_for_timer(acl)
     lock.run_step(what, _change_depth, acl)
     lock.wait_until(what, lambda: not 0 < _session(acl) <= last)
+
+
+def _wait_for_timer(acl: str) -> None:
+    """Wait at most a second for the end of a session without a connection.
+
+    Its host has logged out the connection only. A timer ends the session after
+    DefaultTime2Retain, 0 here. A change of the depth would stop that timer, and nothing
+    would end the session (6.12, docs/kernel-reports/logout-of-a-connection.md).
+    """
+    until = time.monotonic() + _TIMER_SECONDS
+    while _FAILED in _of_kernel(acl) and time.monotonic() < until:
+        time.sleep(_PAUSE_SECONDS)
 
 
 def _change_depth(acl: str) -> None:

@@ -47,9 +47,14 @@ _ATTRIBUTES = {
     "attrib/cache_dynamic_acls": "0",
     "attrib/authentication": "1",
     "param/ImmediateData": "No",
+    "param/DefaultTime2Retain": "0",  # no session without a connection: acls.close
 }
 # Those that concern the hosts which are let in from now on.
-_FOR_NEW_HOSTS = ("attrib/prod_mode_write_protect", "param/ImmediateData")
+_FOR_NEW_HOSTS = (
+    "attrib/prod_mode_write_protect",
+    "param/ImmediateData",
+    "param/DefaultTime2Retain",
+)
 
 # While the last portal of an address shuts down, its socket is still bound, and a new
 # portal is refused: kernel_bind() -98 in the kernel's log, EINVAL from mkdir (6.1:
