@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lunshare.drivers.base import Root
-from lunshare.drivers.errors import Unsupported
+from lunshare.drivers.errors import Misconfigured, Unsupported
 from lunshare.drivers.targets.lio import LioTarget
 from lunshare.drivers.values import PortalHost
 
@@ -34,6 +34,8 @@ class NodeRoot(Root):
         self.verbs.append(verb)
         if self.lacks and verb.startswith("firewall."):
             raise Unsupported("a firewall for the portals", self.lacks)
+        if verb == "lio.check":
+            return []
         if verb == "firewall.observe":
             sources = [["198.51.100.7", "192.0.2.10"]] if self.refused else []
             return {"guards": self.guards, "refused": self.refused, "sources": sources}
@@ -151,6 +153,19 @@ def test_a_node_without_nftables_says_so_once_and_attaches(
     root.lacks = ""
     assert driver.admit_all([HOST]) != ()
     assert driver.guards_portals
+
+
+def test_a_firewall_that_is_demanded_is_there_or_nothing_is_opened(
+    root: NodeRoot,
+) -> None:
+    driver = target(root, portal_firewall=True)
+    driver.check()
+    root.lacks = "this kernel has no netfilter"
+    with pytest.raises(Misconfigured, match=r"portal_firewall = true.*no netfilter"):
+        driver.check()
+    with pytest.raises(Unsupported):
+        driver.admit_all([HOST])
+    target(root).check()
 
 
 def test_switched_off_it_removes_once_what_it_has_left(root: NodeRoot) -> None:

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from typing import Any
 
 from lunshare.drivers.base import Root
-from lunshare.drivers.errors import InvalidValue, Unsupported
+from lunshare.drivers.errors import InvalidValue, Misconfigured, Unsupported
 from lunshare.drivers.values import (
     LiveExport,
     Portal,
@@ -65,6 +65,17 @@ class PortalFirewall:
         """Whether a host without an address in its connector would be refused."""
         return self._is_closed and not self._networks
 
+    def check(self) -> None:
+        """Check that the node can keep a firewall which the operator demands.
+
+        :raises Misconfigured: it cannot.
+        """
+        if self._option:
+            try:
+                self._call("observe")
+            except Unsupported as error:
+                raise Misconfigured("portal_firewall = true", str(error)) from error
+
     def admit(self, address: str, wanted: bool) -> bool:
         """See ``TargetDriver.admit``."""
         if not self.guards:
@@ -82,6 +93,8 @@ class PortalFirewall:
             problem = self._lockout_problem(hosts)
             changes = () if problem else self._applied(hosts)
         except Unsupported as error:
+            if self._option:
+                raise
             problem, changes = str(error), ()
         self._note(problem)
         return changes

@@ -91,8 +91,9 @@ class LioTarget(TargetDriver):
             help="Whether only hosts with an attachment can open a connection to the"
             " portals: those at the ip of their connector, and all in"
             " initiator_networks. The root helper keeps the nftables table"
-            " 'inet lunshare' for that. Connections that exist are not ended. Only"
-            " lunshared does this; cinder-volume admits everybody.",
+            " 'inet lunshare' for that. Connections that exist are not ended. With"
+            " true the backend is down where the node has no libnftables or no"
+            " nf_tables. Only lunshared does this; cinder-volume admits everybody.",
         ),
         cfg.ListOpt(
             "initiator_networks",
@@ -136,6 +137,7 @@ class LioTarget(TargetDriver):
         )
         if problems:
             raise Misconfigured("the iSCSI target", "; ".join(problems))
+        self._firewall.check()
 
     def apply(
         self, export: Export, only: Collection[str] | None = None
