@@ -228,7 +228,7 @@ def test_readyz_is_short_and_health_is_complete(node: Node, client: testing.Test
     node.services.node.note_reconciled(noted.failed, noted.unknown)
     assert len(answer.text) < 2000
     assert answer.json["counts"] == {"failed": 1, "unknown": 5003}
-    assert answer.json["unknown"] == ["disk (path) has no row"] * 5 + lost[-3:]
+    assert answer.json["unknown"] == ["disk (path)"] * 5 + lost[-3:]
     assert full["unknown"] == lost
     assert full["failed"] == ["volume 1: x"]
 
@@ -238,6 +238,8 @@ PATHS = (
     "/var/lib/x.sqlite was moved, remove or restore",
     "the disk '/dev/mapper/secret-x' is lost",
     "share nas:/secret did not answer",
+    "share nas:/srv/a secret/c did not answer: [Errno 5] '/var/a secret'",
+    "share nas:/.secret did not answer",
 )
 
 

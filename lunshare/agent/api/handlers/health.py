@@ -16,7 +16,8 @@ from lunshare.agent.api.exchange import Answer, Call
 from lunshare.agent.service.metrics.recorded import CONTENT_TYPE
 
 _FEW = 5  # sentences of one kind
-_PATH = re.compile(r"(?<!\w)/+\w[^\s,;:()'\"]*")
+#: From the first path on: a path may have blanks, so nobody knows where it ends.
+_PATH = re.compile(r"(?<!\w)/+\S.*", re.DOTALL)
 
 
 def alive(call: Call) -> Answer:
@@ -28,7 +29,7 @@ def ready(call: Call) -> Answer:
     """GET /readyz: 503 with a sentence for each problem
 
     Of each kind that the last reconcile found it returns the first few and their
-    number, without paths. /v3/lunshare/health returns all of them.
+    number, each up to its first path. /v3/lunshare/health returns all of them.
     """
     health = call.services.node.health()
     lists = {"failed": health.failed, "unknown": health.unknown}
@@ -78,5 +79,5 @@ def _few(sentences: Iterable[str]) -> list[str]:
 
 
 def _without_paths(sentence: str) -> str:
-    """Return it for everybody: where files and disks are is for administrators."""
+    """Return it up to a path: where files and disks are is for administrators."""
     return _PATH.sub("(path)", sentence)
