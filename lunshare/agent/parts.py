@@ -23,6 +23,7 @@ from lunshare.agent.db.sqlite.engine import PROBE_SECONDS, Database
 from lunshare.agent.model.quota_table import RESOURCES
 from lunshare.agent.service.attachments import unanswered
 from lunshare.agent.service.attachments.access import Access
+from lunshare.agent.service.attachments.handover import Handovers
 from lunshare.agent.service.attachments.legacy import LegacyActions
 from lunshare.agent.service.attachments.mode_change import ModeChanges
 from lunshare.agent.service.attachments.service import Attachments
@@ -156,6 +157,7 @@ class Parts:
         )
         self.legacy = LegacyActions(*shared, rows=self.attachments, gate=self.gate)
         self.mode_changes = ModeChanges(*shared, jobs=self.jobs)
+        self.handovers = Handovers(*shared, changes=self.mode_changes, gate=self.gate)
 
     def _create_disks(self) -> None:
         """Volumes and snapshots: created, listed, deleted."""
@@ -251,6 +253,7 @@ class Parts:
         return Reconciler(
             *self._ground,
             access=self.access,
+            handovers=self.handovers,
             node=self.node,
             measured=self.recorded.reconciled,
             recovery=recovery,
@@ -314,6 +317,7 @@ class Parts:
             metadata=VolumeMetadata(self.database),
             legacy=self.legacy,
             mode_changes=self.mode_changes,
+            handovers=self.handovers,
             transfers=Transfers(self.database, self.quotas),
             recorded=self.recorded,
             metrics=self._metrics(),

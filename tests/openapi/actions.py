@@ -63,6 +63,7 @@ _VOLUME: Mapping[str, Body] = {
     "os-show_image_metadata": _plain(),
     "os-reset_status": _plain({"status": "error"}),
     "os-force_delete": _plain({}),
+    "lunshare:handover": _with("to", "attachments"),
     "os-force_detach": _with("attachment_id", "attachments"),
     "os-unmanage": _plain(),
     "revert": _with("snapshot_id", "snapshots"),

@@ -17,6 +17,7 @@ from lunshare.agent.model.records import (
     NewVolume,
 )
 from lunshare.agent.model.states import VolumeStatus
+from lunshare.agent.service.attachments.handover import NewHandover
 from lunshare.agent.service.volumes.reset_status import Reset
 from lunshare.drivers.errors import CommandFailed, NoSpace, TargetFailed
 from tests.restart.killed_legacy import LEGACY
@@ -25,6 +26,8 @@ from tests.restart.killed_scene import Operation, Scene, choose_from_both
 from tests.restart.killing import MANY, attach_request, let_end
 from tests.stands.node import CTX, Node, host_connector
 from tests.stands.waiting import until
+
+FORMER = "former"  # the host of the writer that hands over
 
 
 def _migrate(node: Node, scene: Scene) -> None:
@@ -191,6 +194,14 @@ def _promotion_fails(node: Node, scene: Scene) -> None:
         node.services.mode_changes.change(CTX, scene.reader, Mode.RW)
 
 
+def _hand_over(node: Node, scene: Scene, force: bool) -> None:
+    """From another writer, so that the one with a session notices nothing."""
+    take = node.services.attachments.create
+    former = take(CTX, attach_request(scene.volume.id, FORMER, "rw")).id
+    new = NewHandover(scene.volume.id, scene.reader, former, force)
+    node.services.handovers.hand_over(CTX, new)
+
+
 OPERATIONS: dict[str, Operation] = {
     **LEGACY,
     **QUOTAS,
@@ -248,6 +259,8 @@ OPERATIONS: dict[str, Operation] = {
     ),
     "promote": lambda n, s: n.services.mode_changes.change(CTX, s.reader, Mode.RW),
     "failed promotion": _promotion_fails,
+    "handover": lambda n, s: _hand_over(n, s, force=False),
+    "forced handover": lambda n, s: _hand_over(n, s, force=True),
     "detach": lambda n, s: n.services.attachments.delete(CTX, s.reader),
     "last detach": lambda n, s: n.services.attachments.delete(CTX, s.only),
     "failed change of connector": _change_of_connector_fails,

@@ -23,7 +23,7 @@ from lunshare.agent.model.states import (
 from lunshare.agent.service.attachments import wanted_state
 from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import GIB
-from tests.restart.killed_operations import OPERATIONS
+from tests.restart.killed_operations import FORMER, OPERATIONS
 from tests.restart.killed_quotas import OTHER
 from tests.restart.killed_scene import BYTES, Operation, Scene, choose_from_both
 from tests.restart.killing import GUARDED, MANY, Killed, Killer, let_end
@@ -65,6 +65,9 @@ def _assert_consistent(node: Node) -> None:
     }
     assert live == wanted
     _assert_admitted(node, rows)
+    pair = {initiator(FORMER), initiator("reader")}
+    writers = [key for key, mode in live.items() if mode == "rw" and key[1] in pair]
+    assert len(writers) <= 1
     volumes = node.services.volumes.list(CTX, MANY)
     there = {
         (name, disk.volume_id): disk.size

@@ -162,6 +162,23 @@ CHANGED_ATTACHMENT = shown(
     },
 )
 
+_HANDOVER = shown(
+    {
+        "status": words(["fence pending", "promoting", "done", "failed"]),
+        "from": many(ID),
+        "to": ID,
+        "force": FLAG,
+        "fencing_generation": NUMBER,
+        "started_at": TIME,
+        "fenced_at": null(TIME),
+        "promoted_at": null(TIME),
+        "reason": null(TEXT),
+    }
+)
+HANDOVER = shown(
+    {"volume_id": ID, "fencing_generation": NUMBER, "handover": null(_HANDOVER)}
+)
+
 _PUBLIC = "os-volume-type-access:is_public"
 VOLUME_TYPE = shown(
     {"id": ID, "name": TEXT, "is_public": FLAG, "description": null(TEXT)},

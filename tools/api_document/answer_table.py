@@ -93,6 +93,8 @@ BODIES: Mapping[Callable[..., Any], Schema] = {
     ),
     _ACTIONS["os-set_image_metadata"].run: shows.METADATA,
     _ACTIONS["os-show_image_metadata"].run: shows.METADATA,
+    _ACTIONS["lunshare:handover"].run: shows.HANDOVER,
+    volume_actions.handover: shows.HANDOVER,
     transfers.create: one("transfer", shows.NEW_TRANSFER),
     transfers.index: pages("transfers", shows.TRANSFER_BRIEF),
     transfers.detail: pages("transfers", shows.TRANSFER),

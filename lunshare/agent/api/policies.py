@@ -111,6 +111,8 @@ RULES = (
          "Close the access of a host."),
     Rule("volume_extension:volume_actions:attach", MEMBER,
          "Note that a host uses a volume."),
+    Rule("lunshare:handover", MEMBER,
+         "Hand the write access of a volume to another of its hosts."),
     Rule("volume_extension:volume_actions:detach", MEMBER, "Detach a host."),
     Rule("volume_extension:volume_actions:begin_detaching", MEMBER,
          "Announce a detach."),

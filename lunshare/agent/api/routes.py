@@ -105,6 +105,7 @@ ROUTES: tuple[Route, ...] = (
     Route("PUT", "/v3/volumes/{id}", _V0, volumes.update, "volume:update", (200,), (400, 404, 409, 413)),
     Route("DELETE", "/v3/volumes/{id}", _V0, volumes.delete, "volume:delete", (202,), (400, 403, 404, 409)),
     Route("POST", "/v3/volumes/{id}/action", _V0, volume_actions.action, UNDECLARED, (), (400, 404, 413), _rules(volume_actions.ACTIONS)),
+    Route("GET", "/v3/volumes/{id}/handover", _ATTACH, volume_actions.handover, "volume:get", (200,), (404,)),
     Route("GET", "/v3/volumes/{id}/encryption", _V0, volume_metadata.encryption, "volume_extension:volume_encryption_metadata", (200,), (404,)),
     Route("GET", "/v3/volumes/{id}/metadata", _V0, volume_metadata.index, "volume:get_volume_metadata", (200,), (404,)),
     Route("POST", "/v3/volumes/{id}/metadata", _V0, volume_metadata.merge, "volume:create_volume_metadata", (200,), (400, 404, 409, 412, 413)),

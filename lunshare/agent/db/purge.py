@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from lunshare.agent.db import write_fences
 from lunshare.agent.db.schema import SNAPSHOTS, VOLUME_ATTACHMENT, VOLUMES
 
 _BEFORE: sa.BindParameter[datetime] = sa.bindparam("_before", type_=sa.DateTime)
@@ -44,6 +45,7 @@ def purge(connection: sa.Connection, before: datetime, most: int) -> int:
         count += connection.execute(statement, values).rowcount
         if count == most:
             break
+    write_fences.purge(connection)
     return count
 
 
@@ -56,3 +58,4 @@ def purge_volume(connection: sa.Connection, volume_id: str) -> None:
         )
     dead = VOLUMES.c.deleted == sa.true()
     connection.execute(sa.delete(VOLUMES).where(VOLUMES.c.id == volume_id, dead))
+    write_fences.purge(connection)

@@ -323,6 +323,15 @@ STATUS_TOTALS = sa.Table(
     sa.Column("status", sa.String(255), primary_key=True),
     sa.Column("count", sa.Integer, nullable=False),
 )
+# Of a volume whose hosts have lost write access: its fencing generation, which only
+# grows (lunshare.agent.db.triggers), and its latest handover.
+WRITE_FENCES = sa.Table(
+    "write_fences",
+    METADATA,
+    _id("volume_id", primary_key=True),
+    sa.Column("generation", sa.Integer, nullable=False),
+    sa.Column("handover", JsonText),
+)
 triggers.attach(METADATA)
 
 

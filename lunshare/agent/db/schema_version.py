@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from lunshare.agent.db.schema import METADATA
+from lunshare.agent.db import triggers
+from lunshare.agent.db.schema import METADATA, WRITE_FENCES
 from lunshare.agent.db.sqlite.engine import Database
 from lunshare.agent.model.errors import DatabaseFailed, StartupError
 
@@ -43,7 +44,7 @@ def prepare(database: Database) -> None:
         if version is None:
             _create(database)
         else:
-            _add_indexes(database)
+            _add_missing(database)
     except DatabaseFailed as error:
         raise StartupError(error.message) from error
 
@@ -65,9 +66,11 @@ def _refusal(version: str) -> str:
     )
 
 
-def _add_indexes(database: Database) -> None:
-    """Add the indexes that a database of the same version may lack."""
+def _add_missing(database: Database) -> None:
+    """Add what a database of the same version may lack, and no earlier reader minds."""
     with database.writing() as connection:
+        connection.execute(sa.schema.CreateTable(WRITE_FENCES, if_not_exists=True))
+        connection.execute(sa.text(triggers.fence_trigger()))
         for table in METADATA.sorted_tables:
             for index in table.indexes:
                 connection.execute(sa.schema.CreateIndex(index, if_not_exists=True))

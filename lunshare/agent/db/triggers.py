@@ -7,11 +7,15 @@ metrics, how many volumes and attachments there are by status. What a row counts
 a pure function of the row, so no statement that writes one can forget to count, what is
 rolled back was never counted, and reading a total costs the same however many rows
 there are. Why triggers: docs/decisions/0020-quotas.md.
+
+write_fences counts in the same way how often a host of a volume has lost write access.
 """
 
 from __future__ import annotations
 
 import sqlalchemy as sa
+
+from lunshare.agent.model.states import WANTED
 
 _ADD_USE = """\
   INSERT INTO quota_usage
@@ -69,10 +73,34 @@ _ADD_TOTAL = """\
 """
 
 
+_MAY_WRITE = (
+    "({row}.deleted = 0 AND {row}.attach_mode IS 'rw' AND {row}.initiator IS NOT NULL"
+    " AND {row}.attach_status IN ({wanted}))"
+)
+_LOSES = """\
+CREATE TRIGGER IF NOT EXISTS write_fenced AFTER UPDATE OF
+  deleted, attach_mode, initiator, attach_status ON volume_attachment
+WHEN {before} AND NOT ({after} AND NEW.initiator = OLD.initiator)
+BEGIN
+  INSERT INTO write_fences (volume_id, generation) VALUES (OLD.volume_id, 1)
+  ON CONFLICT (volume_id) DO UPDATE SET generation = generation + 1;
+END"""
+
+
+def fence_trigger() -> str:
+    """Return the statement that creates the trigger of write_fences."""
+    wanted = ", ".join(f"'{status}'" for status in sorted(WANTED))
+    before, after = (
+        _MAY_WRITE.format(row=row, wanted=wanted) for row in ("OLD", "NEW")
+    )
+    return _LOSES.format(before=before, after=after)
+
+
 def statements() -> list[str]:
     """Return the statements that create the triggers."""
     uses = [text for kind in _USES for text in _use_triggers(kind)]
-    return uses + [text for kind in KINDS for text in _total_triggers(kind)]
+    totals = [text for kind in KINDS for text in _total_triggers(kind)]
+    return [*uses, *totals, fence_trigger()]
 
 
 def attach(metadata: sa.MetaData) -> None:

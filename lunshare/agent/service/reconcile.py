@@ -30,6 +30,7 @@ from lunshare.agent.model.errors import (
 from lunshare.agent.model.records import Attachment, Volume
 from lunshare.agent.model.states import ENDING, AttachStatus
 from lunshare.agent.service.attachments.access import Access
+from lunshare.agent.service.attachments.handover import Handovers
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.orphans import inventory
 from lunshare.agent.service.recovery import Recovery
@@ -63,6 +64,7 @@ class Reconciler:
         locks: VolumeLocks,
         *,
         access: Access,
+        handovers: Handovers,
         node: Node,
         recovery: Recovery,
         measured: Measured = lambda *_: None,
@@ -71,6 +73,7 @@ class Reconciler:
         self._measured = measured
         self._db, self._backends, self._locks = db, backends, locks
         self._access, self._node, self._recovery = access, node, recovery
+        self._handovers = handovers
         self._one_run = threading.Lock()
 
     def run(
@@ -157,6 +160,7 @@ class Reconciler:
                 result.failed.append(f"attachment {row.id}: {error}")
         _, changed = self._access.apply(volume)
         result.changed += [f"volume {volume.id}: {what}" for what in changed]
+        self._handovers.finish(volume.id)
 
     def _detach_unwanted(self, row: Attachment) -> None:
         if row.status in ENDING or _is_unanswered(row):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lunshare.agent.service.attachments.handover import Handovers
 from lunshare.agent.service.attachments.legacy import LegacyActions
 from lunshare.agent.service.attachments.mode_change import ModeChanges
 from lunshare.agent.service.attachments.service import Attachments
@@ -66,6 +67,7 @@ class Services:
     metadata: VolumeMetadata
     legacy: LegacyActions
     mode_changes: ModeChanges
+    handovers: Handovers
     transfers: Transfers
     recorded: Recorded
     metrics: Metrics

@@ -34,6 +34,11 @@ _EXTENSIONS: tuple[tuple[str, str, str], ...] = (
         "AttachmentModeChange",
         "PUT /attachments/{id} with attachment.mode, while the host has the volume",
     ),
+    (
+        "lunshare-handover",
+        "WriteHandover",
+        "the action lunshare:handover of volumes, and GET /volumes/{id}/handover",
+    ),
     ("os-hosts", "Hosts", "hosts, and what projects have on them"),
     ("qos-specs", "Qos_specs_manage", "limits of volume types"),
     ("os-quota-class-sets", "QuotaClasses", "quotas of every project"),

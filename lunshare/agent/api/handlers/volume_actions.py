@@ -16,6 +16,7 @@ from lunshare.agent.api.views import volume_views
 from lunshare.agent.model.errors import Forbidden
 from lunshare.agent.model.records import HostConnector
 from lunshare.agent.service.attachments import connectors, wanted_state
+from lunshare.agent.service.attachments.handover import NewHandover
 from lunshare.agent.service.volumes.reset_status import Reset
 
 _RESCAN = "Lunshare-Rescan"
@@ -170,6 +171,22 @@ def _terminate(call: Call, fields: Mapping[str, Any]) -> Answer:
     return Answer(202)
 
 
+def _hand_over(call: Call, fields: Mapping[str, Any]) -> Answer:
+    source = fields.get("from")
+    new = NewHandover(
+        volume_id=call.args["id"],
+        to=fields["to"].lower(),
+        source=source and source.lower(),
+        force=fields.get("force", False),
+    )
+    return Answer(202, call.services.handovers.hand_over(call.ctx, new))
+
+
+def handover(call: Call) -> Answer:
+    """GET /volumes/{id}/handover: show the fencing generation and latest handover"""
+    return Answer(200, call.services.handovers.show(call.ctx, call.args["id"]))
+
+
 def _connector(fields: Mapping[str, Any]) -> HostConnector:
     connector = fields["connector"]
     return connectors.parse(
@@ -246,6 +263,9 @@ ACTIONS: Mapping[str, Action] = {
     "os-unmanage": Action(
         _V0, schemas.UNMANAGE, _unmanage,
         "volume_extension:volume_unmanage", 202, (400, 404, 409, 500)),
+    "lunshare:handover": Action(
+        microversions.ATTACHMENTS, schemas.HANDOVER, _hand_over,
+        "lunshare:handover", 202, (400, 404, 409, 500)),
     "revert": Action(
         microversions.REVERT, schemas.REVERT, _revert,
         "volume:revert_to_snapshot", 202, (400, 404, 409, 500, 503)),

@@ -152,6 +152,18 @@ TERMINATE = action_form(
     ),
 )
 
+HANDOVER = action_form(
+    "lunshare:handover",
+    object_of(
+        {
+            "to": UUID,
+            "from": {**UUID, "type": ["string", "null"]},
+            "force": {"type": "boolean", "description": "true or false"},
+        },
+        ("to",),
+    ),
+)
+
 SNAPSHOT_RESET = action_form(
     "os-reset_status",
     object_of(

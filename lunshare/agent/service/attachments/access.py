@@ -8,8 +8,8 @@ caller has the volume's lock, and has committed what it wants before it calls.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from oslo_log import log
@@ -343,18 +343,29 @@ def read_wanted(connection: Connection, volume_id: str, only: str | None) -> Wan
 
 
 def allowed_mode(
-    connection: Connection, volume: Volume, row: Attachment, mode: Mode, *, asked: bool
+    connection: Connection,
+    volume: Volume,
+    row: Attachment,
+    mode: Mode,
+    *,
+    asked: bool,
+    leaving: Collection[str] = (),
 ) -> Mode:
     """Return the mode that the volume's writers policy leaves of ``mode`` for a row.
 
     ``asked``: a client has named the mode for this row; else it is a default.
+    ``leaving``: ids of attachments that do not count, since they will not be rw then.
 
     :raises Conflict: it is rw, has been asked for, and the policy does not allow it.
     """
     policy = _read_policy(connection, volume)
     if policy is None:
         return mode
-    present = partial(attachments.writers, connection, volume.id)
+
+    def present() -> list[Attachment]:
+        rows = attachments.writers(connection, volume.id)
+        return [other for other in rows if other.id not in leaving]
+
     return writers_policy.lower(policy, row, mode, present, asked=asked)
 
 

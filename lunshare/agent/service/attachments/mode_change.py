@@ -10,12 +10,13 @@ that it is fenced.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
 from oslo_log import log
 
-from lunshare.agent.db import attachments, volumes
+from lunshare.agent.db import attachments, volumes, write_fences
 from lunshare.agent.db.sqlite.engine import Connection, Database
 from lunshare.agent.model.errors import AgentError, BackendFailed
 from lunshare.agent.model.records import Attachment, Mode, RequestContext, Volume
@@ -24,7 +25,6 @@ from lunshare.agent.service.attachments import refusals, wanted_state
 from lunshare.agent.service.attachments.access import (
     Access,
     allowed_mode,
-    read_wanted,
     with_secrets,
 )
 from lunshare.agent.service.attachments.service import available_volume
@@ -88,8 +88,15 @@ class ModeChanges:
         """
         with self._db.writing() as connection:
             row = attachments.require(connection, attachment_id, ctx)
-            volume = _check(self._access, connection, row, Mode.RO)
-            return _write(connection, volume, row, Mode.RO, row.initiator)
+            return self.start_fence(connection, row)
+
+    def start_fence(self, connection: Connection, row: Attachment) -> Attachment:
+        """Write that the host may not write any more; the caller commits.
+
+        :raises Conflict: as for ``change``.
+        """
+        _check(self._access, connection, row, Mode.RO)
+        return _write(connection, row, Mode.RO, row.initiator)
 
     def _fence(self, row: Attachment, drain: bool) -> ModeChange:
         if not drain:
@@ -113,30 +120,65 @@ class ModeChanges:
         return ModeChange(with_secrets(row))
 
     def _promote(self, row: Attachment, mode: Mode) -> Attachment:
-        """Commit that the host may write, then let it.
-
-        If that fails, it is fenced again, since it may have been let in.
-        """
+        """Commit that the host may write, then let it."""
         with self._db.writing() as connection:
             row = attachments.require(connection, row.id)
-            volume = _check(self._access, connection, row, mode)
+            handover = write_fences.handover(connection, row.volume_id)
+            if handover is not None and row.id in handover["pending"]:
+                raise refusals.handover_pending(row.volume_id)
+            volume = self.check_promotion(connection, row)
             if row.mode is mode:
                 return row
-            if volume.readonly:
-                raise refusals.readonly(row)
-            mode = allowed_mode(connection, volume, row, mode, asked=True)
-            row = _write(connection, volume, row, mode, None)
-            wanted = read_wanted(connection, volume.id, row.initiator)
-        try:
-            self._access.apply(volume, row.initiator, wanted)
-        except Exception:
-            self._take_back(volume, row)
-            raise
+            row = _write(connection, row, mode, None)
+        self.open(volume, row)
         return row
 
-    def _take_back(self, volume: Volume, row: Attachment) -> None:
-        with self._db.writing() as connection:
-            row = _write(connection, volume, row, Mode.RO, row.initiator)
+    def check_promotion(
+        self, connection: Connection, row: Attachment, leaving: Collection[str] = ()
+    ) -> Volume:
+        """Return the volume of a row whose host may write, as far as rows say.
+
+        :raises Conflict: it may not, when the attachments ``leaving`` are not rw.
+        """
+        volume = _check(self._access, connection, row, Mode.RW)
+        if volume.readonly:
+            raise refusals.readonly(row)
+        allowed_mode(
+            connection, volume, row, Mode.RW, asked=True, leaving={*leaving, row.id}
+        )
+        return volume
+
+    def start_promotion(
+        self, connection: Connection, row: Attachment
+    ) -> tuple[Volume, Attachment]:
+        """Write that the host may write; the caller commits, then calls ``open``.
+
+        :raises Conflict: it may not.
+        """
+        volume = self.check_promotion(connection, row)
+        return volume, _write(connection, row, Mode.RW, None)
+
+    def open(
+        self,
+        volume: Volume,
+        row: Attachment,
+        failed: Callable[[Connection, Exception], None] = lambda *_: None,
+    ) -> None:
+        """Let a host write whose row says so.
+
+        If that fails, it is fenced again, since it may have been let in. ``failed`` is
+        called in the transaction that commits this.
+        """
+        try:
+            self._access.apply(volume, row.initiator)
+        except Exception as error:
+            with self._db.writing() as connection:
+                row = _write(connection, row, Mode.RO, row.initiator)
+                failed(connection, error)
+            self._fence_failed(row)
+            raise
+
+    def _fence_failed(self, row: Attachment) -> None:
         try:
             self._access.detach_replaced(row)
         except AgentError as error:
@@ -177,7 +219,6 @@ def _check(
 
 def _write(
     connection: Connection,
-    volume: Volume,
     row: Attachment,
     mode: Mode,
     former_initiator: str | None,

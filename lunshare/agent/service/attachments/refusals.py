@@ -75,6 +75,14 @@ def mode_not_changeable(row: Attachment) -> Conflict:
     )
 
 
+def handover_pending(volume_id: str) -> Conflict:
+    """Return the 409 for a volume whose write access is being handed over."""
+    return Conflict(
+        f"volume {volume_id} has a handover that is pending; GET"
+        f" /volumes/{volume_id}/handover shows it; try again when it has ended"
+    )
+
+
 def readonly(row: Attachment) -> Conflict:
     """Return the 409 for rw where the volume has the flag readonly."""
     return Conflict(

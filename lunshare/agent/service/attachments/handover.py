@@ -1,0 +1,283 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Hand the write access of a volume from its writers to another host.
+
+The intent is committed first, with the loss of write access: who leaves, who follows.
+The follower gets its access in the transaction that sees that nobody who leaves may
+write any more. So a kill at any step leaves at most one writer, and the next start or
+reconcile goes on where the row says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from oslo_log import log
+
+from lunshare.agent.db import attachments, volumes, write_fences
+from lunshare.agent.db.sqlite.engine import Connection, Database, now
+from lunshare.agent.model.errors import AgentError, BackendFailed, Conflict, NotFound
+from lunshare.agent.model.records import Attachment, Mode, RequestContext
+from lunshare.agent.model.states import ENDING, AttachStatus
+from lunshare.agent.service.attachments import refusals
+from lunshare.agent.service.attachments.access import Access
+from lunshare.agent.service.attachments.mode_change import ModeChanges
+from lunshare.agent.service.instance_gate import Check, InstanceGate
+from lunshare.agent.volume_locks import VolumeLocks
+
+LOG = log.getLogger(__name__)
+
+#: The words for how a handover stands.
+PENDING, PROMOTING, DONE, FAILED = "fence pending", "promoting", "done", "failed"
+_OPEN = (PENDING, PROMOTING)
+
+State = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class NewHandover:
+    """From one writer, or from all (None), to an attachment.
+
+    ``force``: the access of who leaves is removed, not only its writing.
+    """
+
+    volume_id: str
+    to: str
+    source: str | None = None
+    force: bool = False
+
+
+class Handovers:
+    """Hands over, and finishes what was interrupted."""
+
+    def __init__(
+        self,
+        db: Database,
+        access: Access,
+        locks: VolumeLocks,
+        *,
+        changes: ModeChanges,
+        gate: InstanceGate,
+    ) -> None:
+        self._db, self._access, self._locks = db, access, locks
+        self._changes, self._gate = changes, gate
+
+    def show(self, ctx: RequestContext, volume_id: str) -> State:
+        """Return the fencing generation of a volume, and its latest handover.
+
+        :raises NotFound: the volume.
+        """
+        with self._db.reading() as connection:
+            volumes.require(connection, volume_id, ctx)
+            return _shown(connection, volume_id)
+
+    def hand_over(self, ctx: RequestContext, new: NewHandover) -> State:
+        """Demote the writers, then promote the other host; return how it stands.
+
+        Where a write hangs, nobody is promoted and it is pending: each reconcile goes
+        on, and so does the same request.
+
+        :raises NotFound: the volume, or it has no such attachment.
+        :raises Conflict: another handover is pending, there is nothing to hand over, or
+            a mode cannot be changed as ``ModeChanges.change`` says.
+        :raises BackendFailed: the follower could not be let in. Nobody may write.
+        """
+        checks = self._gate_checks(ctx, new)
+        with self._locks.volume(new.volume_id, "a handover"):
+            with self._db.writing() as connection:
+                self._start(connection, ctx, new, checks)
+            self.finish(new.volume_id)
+            return self.show(ctx, new.volume_id)
+
+    def finish(self, volume_id: str) -> None:
+        """Go on with the handover of a volume, if any. The caller has its lock.
+
+        :raises BackendFailed: the follower could not be let in.
+        """
+        with self._db.reading() as connection:
+            state = write_fences.handover(connection, volume_id)
+            rows = attachments.writers(connection, volume_id)
+        if state is None or state["status"] not in _OPEN:
+            return
+        if state["status"] == PENDING and not self._fence(volume_id, state, rows):
+            return
+        self._promote(volume_id)
+
+    def _gate_checks(self, ctx: RequestContext, new: NewHandover) -> dict[str, Check]:
+        """Ask Nova about the attachments that a forced handover deletes."""
+        if not new.force:
+            return {}
+        with self._db.reading() as connection:
+            volumes.require(connection, new.volume_id, ctx)
+            rows = attachments.writers(connection, new.volume_id)
+        leaving = [row for row in rows if _leaves(row, new)]
+        return {row.id: self._gate.check_detach(ctx, row) for row in leaving}
+
+    def _start(
+        self,
+        connection: Connection,
+        ctx: RequestContext,
+        new: NewHandover,
+        checks: Mapping[str, Check],
+    ) -> None:
+        """Write who leaves and who follows."""
+        volumes.require(connection, new.volume_id, ctx)
+        former = write_fences.handover(connection, new.volume_id)
+        if former is not None and former["status"] in _OPEN:
+            if former["to"] == new.to and new.source in (None, *former["from"]):
+                return  # the same request: it goes on
+            raise refusals.handover_pending(new.volume_id)
+        follower = _of_volume(connection, ctx, new.volume_id, new.to)
+        if new.source is not None:
+            _of_volume(connection, ctx, new.volume_id, new.source)
+        rows = attachments.writers(connection, new.volume_id)
+        leaving = [row for row in rows if _leaves(row, new)]
+        _check(new, follower, leaving)
+        ids = [row.id for row in leaving]
+        self._changes.check_promotion(connection, follower, ids)
+        for row in leaving:
+            self._start_leaving(connection, row, checks if new.force else None)
+        state = {
+            "status": PENDING,
+            "from": ids,
+            "pending": ids,
+            "to": new.to,
+            "force": new.force,
+            "generation": write_fences.generation(connection, new.volume_id),
+            "started_at": now().isoformat(),
+        }
+        write_fences.write_handover(connection, new.volume_id, state)
+
+    def _start_leaving(
+        self,
+        connection: Connection,
+        row: Attachment,
+        checks: Mapping[str, Check] | None,
+    ) -> None:
+        if checks is None:
+            self._changes.start_fence(connection, row)
+            return
+        if row.id not in checks:
+            raise refusals.changed_meanwhile(row.volume_id)
+        checks[row.id](row)
+        attachments.change_status(
+            connection, row.id, {row.status}, AttachStatus.DETACHING
+        )
+
+    def _fence(self, volume_id: str, state: State, rows: list[Attachment]) -> bool:
+        """Wait for the writes of who leaves; False: they may still land."""
+        for row in rows:
+            if row.id not in state["from"]:
+                continue
+            try:
+                if row.status in ENDING:
+                    self._access.delete(row.id)
+                else:
+                    self._access.detach_replaced(row)
+            except BackendFailed as error:
+                with self._db.writing() as connection:
+                    changed = {**state, "reason": str(error)}
+                    write_fences.write_handover(connection, volume_id, changed)
+                return False
+        return True
+
+    def _promote(self, volume_id: str) -> None:
+        """Commit that the follower may write, let it, and commit that it is done."""
+        with self._db.writing() as connection:
+            state = write_fences.handover(connection, volume_id) or {}
+            rows = attachments.writers(connection, volume_id)
+            if any(row.id in state["pending"] for row in rows):
+                return
+            follower = attachments.get(connection, state["to"])
+            try:
+                if follower is None:
+                    raise NotFound("attachment", state["to"])
+                volume, row = self._changes.start_promotion(connection, follower)
+            except AgentError as error:
+                _end(connection, volume_id, state, error)
+                return
+            state |= {"status": PROMOTING, "pending": [], "reason": None}
+            state.setdefault("fenced_at", now().isoformat())
+            write_fences.write_handover(connection, volume_id, state)
+        self._changes.open(
+            volume, row, lambda c, error: _end(c, volume_id, state, error)
+        )
+        state |= {"status": DONE, "promoted_at": now().isoformat()}
+        with self._db.writing() as connection:
+            write_fences.write_handover(connection, volume_id, state)
+        LOG.info(
+            "[%s] write access handed over: volume=%s to=%s generation=%s",
+            row.attached_host,
+            volume_id,
+            row.id,
+            state["generation"],
+        )
+
+
+def _end(
+    connection: Connection, volume_id: str, state: State, error: Exception
+) -> None:
+    """Write that nobody follows."""
+    failed = {**state, "status": FAILED, "pending": [], "reason": str(error)}
+    write_fences.write_handover(connection, volume_id, failed)
+
+
+def _leaves(row: Attachment, new: NewHandover) -> bool:
+    if new.source is None:
+        return row.id != new.to
+    return row.id == new.source
+
+
+def _of_volume(
+    connection: Connection, ctx: RequestContext, volume_id: str, attachment_id: str
+) -> Attachment:
+    row = attachments.require(connection, attachment_id, ctx)
+    if row.volume_id != volume_id:
+        raise NotFound("attachment", attachment_id)
+    return row
+
+
+def _check(new: NewHandover, follower: Attachment, leaving: list[Attachment]) -> None:
+    """Check that there is something to hand over, and to another host.
+
+    :raises Conflict: there is not.
+    """
+    if new.source == new.to:
+        raise Conflict(
+            f"lunshare:handover.to: it is {new.to}, as from; name another attachment"
+        )
+    if not leaving and (new.source is not None or follower.mode is Mode.RW):
+        raise Conflict(
+            f"lunshare:handover.from: attachment {new.source or 'other than to'} does"
+            f" not have volume {new.volume_id} rw; name one that has, or change the"
+            " mode of the other one"
+        )
+    for row in leaving:
+        if follower.initiator in row.initiators:
+            raise Conflict(
+                f"lunshare:handover.to: attachment {row.id} is of the same initiator"
+                f" {follower.initiator}, which has one mode; name another host"
+            )
+
+
+def _shown(connection: Connection, volume_id: str) -> State:
+    state = write_fences.handover(connection, volume_id) or {}
+    return {
+        "volume_id": volume_id,
+        "fencing_generation": write_fences.generation(connection, volume_id),
+        "handover": {
+            "status": state["status"],
+            "from": state["from"],
+            "to": state["to"],
+            "force": state["force"],
+            "fencing_generation": state["generation"],
+            "started_at": state["started_at"],
+            "fenced_at": state.get("fenced_at"),
+            "promoted_at": state.get("promoted_at"),
+            "reason": state.get("reason"),
+        }
+        if state
+        else None,
+    }
