@@ -24,8 +24,8 @@ def generation(connection: sa.Connection, volume_id: str) -> int:
 def handover(connection: sa.Connection, volume_id: str) -> dict[str, Any] | None:
     """Return the latest handover of a volume, as it was written."""
     query = sa.select(_F.handover).where(_F.volume_id == volume_id)
-    found = connection.execute(query).scalar()
-    return None if found is None else dict(found)
+    text = connection.execute(query).scalar()
+    return None if text is None else dict(text)
 
 
 def write_handover(
@@ -44,5 +44,5 @@ def write_handover(
 
 def purge(connection: sa.Connection) -> None:
     """Remove the rows of volumes that are not there any more."""
-    gone = _F.volume_id.not_in(sa.select(VOLUMES.c.id))
-    connection.execute(sa.delete(WRITE_FENCES).where(gone))
+    deleted = _F.volume_id.not_in(sa.select(VOLUMES.c.id))
+    connection.execute(sa.delete(WRITE_FENCES).where(deleted))
