@@ -194,6 +194,7 @@ def actions(snapshot_id: str, kind: str) -> dict[str, Any]:
         "os-reset_status": {"status": "available"},
         "os-force_detach": {"attachment_id": NOWHERE},
         "os-unmanage": None,
+        "lunshare:handover": {"to": NOWHERE},
         "revert": {"snapshot_id": snapshot_id},
     }
 
