@@ -5,14 +5,18 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import Barrier
 
 import pytest
 
 from lunshare.agent.model.errors import AgentError, BackendFailed, Conflict, NotFound
 from lunshare.agent.model.records import Attachment, Mode, NewAttachment, Volume
+from lunshare.agent.model.states import AttachStatus, VolumeStatus
 from lunshare.agent.service.attachments.handover import NewHandover
+from lunshare.agent.service.volumes.reset_status import Reset
 from lunshare.drivers.errors import DeadlineExceeded, TargetFailed
+from lunshare.drivers.targets.fake import FakeTarget
 from tests.stands.node import CTX, Node, attach, initiator, node_fixture
 
 RO, RW = Mode.RO, Mode.RW
@@ -207,3 +211,114 @@ def test_the_generation_counts_each_loss_of_write_access(
     node.services.mode_changes.change(CTX, alpha.id, RW)
     node.services.attachments.delete(CTX, alpha.id)
     assert generation() == 2
+
+
+def test_while_it_is_pending_nobody_else_may_write(
+    node: Node, volume: Volume, alpha: Attachment, beta: Attachment
+) -> None:
+    """Not even who follows, by another request: a write may still land."""
+    with node.target().failures.fail("apply.closed", HANGS):
+        hand_over(node, beta, alpha.id)
+    with pytest.raises(Conflict, match="has a handover that is pending"):
+        node.services.mode_changes.change(CTX, beta.id, RW)
+    with pytest.raises(Conflict, match="has a handover that is pending"):
+        attach(node, volume, "gamma", "rw")
+    attach(node, volume, "gamma", "ro")
+    assert RW not in (node.live(volume.id)[BETA], node.live(volume.id).get("gamma"))
+    node.assembly.reconcile.run()
+    node.services.mode_changes.change(CTX, alpha.id, RW)
+
+
+def test_only_the_same_request_goes_on(
+    node: Node, volume: Volume, alpha: Attachment, beta: Attachment
+) -> None:
+    """All writers are more than the one that leaves; and removed is more than ro."""
+    with node.target().failures.fail("apply.closed", HANGS):
+        hand_over(node, beta, alpha.id)
+    for source, force in ((None, False), (alpha.id, True)):
+        with pytest.raises(Conflict, match="has a handover that is pending"):
+            hand_over(node, beta, source, force)
+
+
+def test_it_ends_with_the_attachment_of_who_follows(
+    node: Node, volume: Volume, alpha: Attachment, beta: Attachment
+) -> None:
+    """Also where no reconcile looks at the volume, which has no host any more."""
+    with node.target().failures.fail("apply.closed", HANGS):
+        hand_over(node, beta)
+    for row in (beta, alpha):
+        node.services.attachments.delete(CTX, row.id)
+    ended = node.services.handovers.show(CTX, volume.id)["handover"]
+    assert ended["status"] == "failed"
+    assert beta.id in ended["reason"]
+    attach(node, volume, "gamma", "rw")
+
+
+def test_a_target_that_ends_no_session_hands_nothing_over(
+    node: Node,
+    volume: Volume,
+    alpha: Attachment,
+    beta: Attachment,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    abilities = replace(FakeTarget.ABILITIES, fences=False)
+    monkeypatch.setattr(FakeTarget, "abilities", abilities)
+    for force in (False, True):
+        with pytest.raises(Conflict, match="does not end a host's access"):
+            hand_over(node, beta, alpha.id, force)
+    assert node.live(volume.id) == {ALPHA: RW, BETA: RO}
+
+
+def test_a_host_with_two_attachments_leaves_with_both(
+    node: Node, volume: Volume, alpha: Attachment, beta: Attachment
+) -> None:
+    """It has one ACL: it writes as long as one of them says rw."""
+    other = attach(node, volume, "alpha")
+    for force in (False, True):
+        with pytest.raises(Conflict, match=other.id):
+            hand_over(node, beta, alpha.id, force)
+    done = hand_over(node, beta)["handover"]
+    assert (done["status"], set(done["from"])) == ("done", {alpha.id, other.id})
+    assert node.live(volume.id) == {ALPHA: RO, BETA: RW}
+
+
+def test_a_detach_that_has_failed_is_finished(
+    node: Node, volume: Volume, alpha: Attachment, beta: Attachment
+) -> None:
+    failures = node.target().failures
+    with failures.fail("apply.closed", HANGS), pytest.raises(BackendFailed):
+        node.services.attachments.delete(CTX, alpha.id)
+    row = node.services.attachments.get(CTX, alpha.id)
+    assert row.status is AttachStatus.ERROR_DETACHING
+    assert hand_over(node, beta)["handover"]["status"] == "done"
+    assert node.live(volume.id) == {BETA: RW}
+
+
+def test_who_follows_waits_for_a_volume_in_an_error(
+    node: Node, volume: Volume, alpha: Attachment, beta: Attachment
+) -> None:
+    with node.target().failures.fail("apply.closed", HANGS):
+        hand_over(node, beta)
+    node.services.attachments.complete(CTX, beta.id)
+    reset = node.services.status_resetter.reset
+    reset(CTX, volume.id, Reset(status=VolumeStatus.ERROR))
+    node.assembly.reconcile.run()
+    waits = node.services.handovers.show(CTX, volume.id)["handover"]
+    assert waits["status"] == "promoting"
+    assert "must be available" in waits["reason"]
+    assert node.live(volume.id) == {ALPHA: RO, BETA: RO}
+    reset(CTX, volume.id, Reset(status=VolumeStatus.IN_USE))
+    node.assembly.reconcile.run()
+    assert status(node, volume) == "done"
+    assert node.live(volume.id) == {ALPHA: RO, BETA: RW}
+
+
+def test_a_writer_that_follows_is_not_opened_again(
+    node: Node, volume: Volume, alpha: Attachment
+) -> None:
+    """So a target that fails then takes nothing from it."""
+    gamma = attach(node, volume, "gamma")
+    error = TargetFailed("v", "because of the test")
+    with node.target().failures.fail("apply.opened", error):
+        assert hand_over(node, gamma)["handover"]["status"] == "done"
+    assert node.live(volume.id) == {ALPHA: RO, gamma.initiator: RW}

@@ -10,9 +10,17 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
+from lunshare.agent.db import attachments
 from lunshare.agent.db.schema import VOLUMES, WRITE_FENCES
+from lunshare.agent.db.sqlite.prepared import Prepared
+from lunshare.agent.model.errors import NotFound
+from lunshare.agent.model.states import OPEN_HANDOVER, HandoverStatus
 
 _F = WRITE_FENCES.c
+# Each attach that may write reads it: built once.
+_LATEST = Prepared(
+    sa.select(_F.handover).where(_F.volume_id == sa.bindparam("volume_id"))
+)
 
 
 def generation(connection: sa.Connection, volume_id: str) -> int:
@@ -22,10 +30,28 @@ def generation(connection: sa.Connection, volume_id: str) -> int:
 
 
 def handover(connection: sa.Connection, volume_id: str) -> dict[str, Any] | None:
-    """Return the latest handover of a volume, as it was written."""
-    query = sa.select(_F.handover).where(_F.volume_id == volume_id)
-    text = connection.execute(query).scalar()
-    return None if text is None else dict(text)
+    """Return the latest handover of a volume.
+
+    It ends with the attachment that follows, also where no step has noticed that.
+    """
+    row = _LATEST.first(connection, {"volume_id": volume_id})
+    if row is None or row.handover is None:
+        return None
+    state = dict(row.handover)
+    if is_open(state) and attachments.get(connection, state["to"]) is None:
+        return ended(state, NotFound("attachment", state["to"]))
+    return state
+
+
+def is_open(state: Mapping[str, Any] | None) -> bool:
+    """Whether a handover has begun and not ended."""
+    return state is not None and state["status"] in OPEN_HANDOVER
+
+
+def ended(state: Mapping[str, Any], why: Exception) -> dict[str, Any]:
+    """Return a handover in which nobody follows."""
+    failed = {"status": HandoverStatus.FAILED, "pending": [], "reason": str(why)}
+    return {**state, **failed}
 
 
 def write_handover(

@@ -50,6 +50,19 @@ class AttachStatus(enum.StrEnum):
     ERROR_DETACHING = "error_detaching"
 
 
+class HandoverStatus(enum.StrEnum):
+    """How a handover of write access stands."""
+
+    PENDING = "fence pending"
+    PROMOTING = "promoting"
+    DONE = "done"
+    FAILED = "failed"
+
+
+#: While one of these lasts, nobody else gets write access to the volume.
+OPEN_HANDOVER = frozenset({HandoverStatus.PENDING, HandoverStatus.PROMOTING})
+
+
 class SnapshotStatus(enum.StrEnum):
     """The statuses of a snapshot."""
 

@@ -15,7 +15,7 @@ from typing import Any
 from oslo_log import log
 
 from lunshare.agent.backends import Backends, translated
-from lunshare.agent.db import attachments, types, volumes
+from lunshare.agent.db import attachments, types, volumes, write_fences
 from lunshare.agent.db.sqlite.engine import Connection, Database, now
 from lunshare.agent.model.errors import AgentError, BackendFailed
 from lunshare.agent.model.records import (
@@ -349,11 +349,33 @@ def allowed_mode(
     mode: Mode,
     *,
     asked: bool,
-    leaving: Collection[str] = (),
 ) -> Mode:
     """Return the mode that the volume's writers policy leaves of ``mode`` for a row.
 
     ``asked``: a client has named the mode for this row; else it is a default.
+
+    :raises Conflict: it is rw, and the policy does not allow what has been asked for,
+        or a handover is pending.
+    """
+    mode = lowered_mode(connection, volume, row, mode, asked=asked)
+    if mode is Mode.RW and write_fences.is_open(
+        write_fences.handover(connection, volume.id)
+    ):
+        raise refusals.handover_pending(volume.id)
+    return mode
+
+
+def lowered_mode(
+    connection: Connection,
+    volume: Volume,
+    row: Attachment,
+    mode: Mode,
+    *,
+    asked: bool,
+    leaving: Collection[str] = (),
+) -> Mode:
+    """Return what ``allowed_mode`` does, for a step of a handover.
+
     ``leaving``: ids of attachments that do not count, since they will not be rw then.
 
     :raises Conflict: it is rw, has been asked for, and the policy does not allow it.

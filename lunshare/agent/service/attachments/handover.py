@@ -10,6 +10,7 @@ reconcile goes on where the row says.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,19 +20,16 @@ from oslo_log import log
 from lunshare.agent.db import attachments, volumes, write_fences
 from lunshare.agent.db.sqlite.engine import Connection, Database, now
 from lunshare.agent.model.errors import AgentError, BackendFailed, Conflict, NotFound
-from lunshare.agent.model.records import Attachment, Mode, RequestContext
-from lunshare.agent.model.states import ENDING, AttachStatus
+from lunshare.agent.model.records import Attachment, Mode, RequestContext, Volume
+from lunshare.agent.model.states import ENDING, AttachStatus, HandoverStatus
 from lunshare.agent.service.attachments import refusals
 from lunshare.agent.service.attachments.access import Access
 from lunshare.agent.service.attachments.mode_change import ModeChanges
+from lunshare.agent.service.attachments.service import available_volume
 from lunshare.agent.service.instance_gate import Check, InstanceGate
 from lunshare.agent.volume_locks import VolumeLocks
 
 LOG = log.getLogger(__name__)
-
-#: The words for how a handover stands.
-PENDING, PROMOTING, DONE, FAILED = "fence pending", "promoting", "done", "failed"
-_OPEN = (PENDING, PROMOTING)
 
 State = dict[str, Any]
 
@@ -99,11 +97,10 @@ class Handovers:
         with self._db.reading() as connection:
             state = write_fences.handover(connection, volume_id)
             rows = attachments.writers(connection, volume_id)
-        if state is None or state["status"] not in _OPEN:
+        if state is None or not write_fences.is_open(state):
             return
-        if state["status"] == PENDING and not self._fence(volume_id, state, rows):
-            return
-        self._promote(volume_id)
+        if self._fence(volume_id, state, rows):
+            self._promote(volume_id)
 
     def _gate_checks(self, ctx: RequestContext, new: NewHandover) -> dict[str, Check]:
         """Ask Nova about the attachments that a forced handover deletes."""
@@ -123,10 +120,11 @@ class Handovers:
         checks: Mapping[str, Check],
     ) -> None:
         """Write who leaves and who follows."""
-        volumes.require(connection, new.volume_id, ctx)
+        volume = volumes.require(connection, new.volume_id, ctx)
         former = write_fences.handover(connection, new.volume_id)
-        if former is not None and former["status"] in _OPEN:
-            if former["to"] == new.to and new.source in (None, *former["from"]):
+        asked = {"to": new.to, "source": new.source, "force": new.force}
+        if former is not None and write_fences.is_open(former):
+            if asked.items() <= former.items():
                 return  # the same request: it goes on
             raise refusals.handover_pending(new.volume_id)
         follower = _of_volume(connection, ctx, new.volume_id, new.to)
@@ -134,17 +132,19 @@ class Handovers:
             _of_volume(connection, ctx, new.volume_id, new.source)
         rows = attachments.writers(connection, new.volume_id)
         leaving = [row for row in rows if _leaves(row, new)]
-        _check(new, follower, leaving)
         ids = [row.id for row in leaving]
+        _check(new, follower, leaving)
+        _check_initiators(leaving, [r for r in (*rows, follower) if r.id not in ids])
         self._changes.check_promotion(connection, follower, ids)
         for row in leaving:
-            self._start_leaving(connection, row, checks if new.force else None)
+            self._access.check_support(volume, Mode.RO, row.initiators[0])
+            if row.status not in ENDING:
+                self._start_leaving(connection, row, ids, checks if new.force else None)
         state = {
-            "status": PENDING,
+            **asked,
+            "status": HandoverStatus.PENDING,
             "from": ids,
             "pending": ids,
-            "to": new.to,
-            "force": new.force,
             "generation": write_fences.generation(connection, new.volume_id),
             "started_at": now().isoformat(),
         }
@@ -154,10 +154,11 @@ class Handovers:
         self,
         connection: Connection,
         row: Attachment,
+        leaving: list[str],
         checks: Mapping[str, Check] | None,
     ) -> None:
         if checks is None:
-            self._changes.start_fence(connection, row)
+            self._changes.start_fence(connection, row, leaving)
             return
         if row.id not in checks:
             raise refusals.changed_meanwhile(row.volume_id)
@@ -169,7 +170,7 @@ class Handovers:
     def _fence(self, volume_id: str, state: State, rows: list[Attachment]) -> bool:
         """Wait for the writes of who leaves; False: they may still land."""
         for row in rows:
-            if row.id not in state["from"]:
+            if row.id not in state["pending"]:
                 continue
             try:
                 if row.status in ENDING:
@@ -190,21 +191,16 @@ class Handovers:
             rows = attachments.writers(connection, volume_id)
             if any(row.id in state["pending"] for row in rows):
                 return
-            follower = attachments.get(connection, state["to"])
-            try:
-                if follower is None:
-                    raise NotFound("attachment", state["to"])
-                volume, row = self._changes.start_promotion(connection, follower)
-            except AgentError as error:
-                _end(connection, volume_id, state, error)
-                return
-            state |= {"status": PROMOTING, "pending": [], "reason": None}
-            state.setdefault("fenced_at", now().isoformat())
-            write_fences.write_handover(connection, volume_id, state)
-        self._changes.open(
-            volume, row, lambda c, error: _end(c, volume_id, state, error)
-        )
-        state |= {"status": DONE, "promoted_at": now().isoformat()}
+            is_new = state["status"] == HandoverStatus.PENDING
+            promoted = self._start_promotion(connection, volume_id, state)
+        if promoted is None:
+            return
+        volume, row, had = promoted
+        if not (is_new and had is Mode.RW):
+            self._changes.open(
+                volume, row, lambda c, error: _end(c, volume_id, state, error)
+            )
+        state |= {"status": HandoverStatus.DONE, "promoted_at": now().isoformat()}
         with self._db.writing() as connection:
             write_fences.write_handover(connection, volume_id, state)
         LOG.info(
@@ -215,13 +211,38 @@ class Handovers:
             state["generation"],
         )
 
+    def _start_promotion(
+        self, connection: Connection, volume_id: str, state: State
+    ) -> tuple[Volume, Attachment, Mode | None] | None:
+        """Write that the follower may write; return with the mode that it had.
+
+        None: it may not, or has to wait for an operation of the volume, which the state
+        says then.
+        """
+        state |= {"status": HandoverStatus.PROMOTING, "pending": [], "reason": None}
+        state.setdefault("fenced_at", now().isoformat())
+        follower = attachments.require(connection, state["to"])
+        try:
+            available_volume(connection, follower)
+        except Conflict as error:
+            state["reason"] = str(error)
+            write_fences.write_handover(connection, volume_id, state)
+            return None
+        try:
+            volume, row = self._changes.start_promotion(connection, follower)
+        except AgentError as error:
+            _end(connection, volume_id, state, error)
+            return None
+        write_fences.write_handover(connection, volume_id, state)
+        return volume, row, follower.mode
+
 
 def _end(
     connection: Connection, volume_id: str, state: State, error: Exception
 ) -> None:
     """Write that nobody follows."""
-    failed = {**state, "status": FAILED, "pending": [], "reason": str(error)}
-    write_fences.write_handover(connection, volume_id, failed)
+    ended = write_fences.ended(state, error)
+    write_fences.write_handover(connection, volume_id, ended)
 
 
 def _leaves(row: Attachment, new: NewHandover) -> bool:
@@ -254,11 +275,19 @@ def _check(new: NewHandover, follower: Attachment, leaving: list[Attachment]) ->
             f" not have volume {new.volume_id} rw; name one that has, or change the"
             " mode of the other one"
         )
-    for row in leaving:
-        if follower.initiator in row.initiators:
+
+
+def _check_initiators(leaving: list[Attachment], staying: list[Attachment]) -> None:
+    """Check that nobody who leaves writes by an attachment that stays.
+
+    :raises Conflict: names both.
+    """
+    for row, other in itertools.product(leaving, staying):
+        if not {*row.initiators}.isdisjoint(other.initiators):
             raise Conflict(
-                f"lunshare:handover.to: attachment {row.id} is of the same initiator"
-                f" {follower.initiator}, which has one mode; name another host"
+                f"lunshare:handover: attachments {row.id} and {other.id} are of the"
+                f" same initiator {row.initiators[0]}, which has one mode; leave from"
+                " out, so that both leave, or name an attachment of another host as to"
             )
 
 

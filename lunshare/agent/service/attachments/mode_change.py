@@ -16,7 +16,7 @@ from typing import Any
 
 from oslo_log import log
 
-from lunshare.agent.db import attachments, volumes, write_fences
+from lunshare.agent.db import attachments, volumes
 from lunshare.agent.db.sqlite.engine import Connection, Database
 from lunshare.agent.model.errors import AgentError, BackendFailed
 from lunshare.agent.model.records import Attachment, Mode, RequestContext, Volume
@@ -25,6 +25,7 @@ from lunshare.agent.service.attachments import refusals, wanted_state
 from lunshare.agent.service.attachments.access import (
     Access,
     allowed_mode,
+    lowered_mode,
     with_secrets,
 )
 from lunshare.agent.service.attachments.service import available_volume
@@ -90,12 +91,16 @@ class ModeChanges:
             row = attachments.require(connection, attachment_id, ctx)
             return self.start_fence(connection, row)
 
-    def start_fence(self, connection: Connection, row: Attachment) -> Attachment:
+    def start_fence(
+        self, connection: Connection, row: Attachment, leaving: Collection[str] = ()
+    ) -> Attachment:
         """Write that the host may not write any more; the caller commits.
+
+        ``leaving``: ids of attachments that become ro as well.
 
         :raises Conflict: as for ``change``.
         """
-        _check(self._access, connection, row, Mode.RO)
+        _check(self._access, connection, row, Mode.RO, leaving)
         return _write(connection, row, Mode.RO, row.initiator)
 
     def _fence(self, row: Attachment, drain: bool) -> ModeChange:
@@ -123,12 +128,10 @@ class ModeChanges:
         """Commit that the host may write, then let it."""
         with self._db.writing() as connection:
             row = attachments.require(connection, row.id)
-            handover = write_fences.handover(connection, row.volume_id)
-            if handover is not None and row.id in handover["pending"]:
-                raise refusals.handover_pending(row.volume_id)
             volume = self.check_promotion(connection, row)
             if row.mode is mode:
                 return row
+            allowed_mode(connection, volume, row, mode, asked=True)
             row = _write(connection, row, mode, None)
         self.open(volume, row)
         return row
@@ -143,7 +146,7 @@ class ModeChanges:
         volume = _check(self._access, connection, row, Mode.RW)
         if volume.readonly:
             raise refusals.readonly(row)
-        allowed_mode(
+        lowered_mode(
             connection, volume, row, Mode.RW, asked=True, leaving={*leaving, row.id}
         )
         return volume
@@ -195,7 +198,11 @@ class ModeChanges:
 
 
 def _check(
-    access: Access, connection: Connection, row: Attachment, mode: Mode
+    access: Access,
+    connection: Connection,
+    row: Attachment,
+    mode: Mode,
+    leaving: Collection[str] = (),
 ) -> Volume:
     """Return the volume of a row whose host may get this mode, as far as rows say.
 
@@ -211,7 +218,8 @@ def _check(
     else:
         volume = available_volume(connection, row)
     same = attachments.of_initiator(connection, volume.id, row.initiator)
-    other = wanted_state.find_other_mode(same, row.id, mode)
+    staying = (other for other in same if other.id not in leaving)
+    other = wanted_state.find_other_mode(staying, row.id, mode)
     if other is not None:
         raise refusals.mixed_modes(other, mode)
     return volume

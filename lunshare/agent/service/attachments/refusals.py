@@ -79,7 +79,8 @@ def handover_pending(volume_id: str) -> Conflict:
     """Return the 409 for a volume whose write access is being handed over."""
     return Conflict(
         f"volume {volume_id} has a handover that is pending; GET"
-        f" /volumes/{volume_id}/handover shows it; try again when it has ended"
+        f" /volumes/{volume_id}/handover shows it; try again when it has ended, or"
+        " delete the attachment that it names as to, which ends it"
     )
 
 
