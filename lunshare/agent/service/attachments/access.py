@@ -358,7 +358,7 @@ def allowed_mode(
         or a handover is pending.
     """
     mode = lowered_mode(connection, volume, row, mode, asked=asked)
-    if mode is Mode.RW and write_fences.is_open(
+    if mode is not Mode.RO and write_fences.is_open(
         write_fences.handover(connection, volume.id)
     ):
         raise refusals.handover_pending(volume.id)

@@ -135,7 +135,7 @@ class Handovers:
         ids = [row.id for row in leaving]
         _check(new, follower, leaving)
         _check_initiators(leaving, [r for r in (*rows, follower) if r.id not in ids])
-        self._changes.check_promotion(connection, follower, ids)
+        self._changes.check_promotion(connection, follower, Mode.RW, ids)
         for row in leaving:
             self._access.check_support(volume, Mode.RO, row.initiators[0])
             if row.status not in ENDING:
@@ -229,7 +229,7 @@ class Handovers:
             write_fences.write_handover(connection, volume_id, state)
             return None
         try:
-            volume, row = self._changes.start_promotion(connection, follower)
+            volume, row = self._changes.start_promotion(connection, follower, Mode.RW)
         except AgentError as error:
             _end(connection, volume_id, state, error)
             return None

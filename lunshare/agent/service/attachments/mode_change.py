@@ -128,7 +128,7 @@ class ModeChanges:
         """Commit that the host may write, then let it."""
         with self._db.writing() as connection:
             row = attachments.require(connection, row.id)
-            volume = self.check_promotion(connection, row)
+            volume = self.check_promotion(connection, row, mode)
             if row.mode is mode:
                 return row
             allowed_mode(connection, volume, row, mode, asked=True)
@@ -137,29 +137,33 @@ class ModeChanges:
         return row
 
     def check_promotion(
-        self, connection: Connection, row: Attachment, leaving: Collection[str] = ()
+        self,
+        connection: Connection,
+        row: Attachment,
+        mode: Mode,
+        leaving: Collection[str] = (),
     ) -> Volume:
         """Return the volume of a row whose host may write, as far as rows say.
 
         :raises Conflict: it may not, when the attachments ``leaving`` are not rw.
         """
-        volume = _check(self._access, connection, row, Mode.RW)
+        volume = _check(self._access, connection, row, mode)
         if volume.readonly:
             raise refusals.readonly(row)
         lowered_mode(
-            connection, volume, row, Mode.RW, asked=True, leaving={*leaving, row.id}
+            connection, volume, row, mode, asked=True, leaving={*leaving, row.id}
         )
         return volume
 
     def start_promotion(
-        self, connection: Connection, row: Attachment
+        self, connection: Connection, row: Attachment, mode: Mode
     ) -> tuple[Volume, Attachment]:
         """Write that the host may write; the caller commits, then calls ``open``.
 
         :raises Conflict: it may not.
         """
-        volume = self.check_promotion(connection, row)
-        return volume, _write(connection, row, Mode.RW, None)
+        volume = self.check_promotion(connection, row, mode)
+        return volume, _write(connection, row, mode, None)
 
     def open(
         self,
