@@ -19,7 +19,7 @@ import pytest
 from lunshare.agent.cli import main as cli
 from lunshare.agent.http import listener
 from lunshare.agent.listen_addresses import Address
-from lunshare.drivers.errors import TargetFailed
+from lunshare.drivers.errors import DeadlineExceeded, TargetFailed
 from lunshare.drivers.values import GIB, Mode, Volume
 from tests.api.calls import Api
 from tests.stands.node import Node, connector, initiator, node_fixture
@@ -321,6 +321,31 @@ def test_hosts_of_a_named_volume_show_differences_to_the_target(
     )
     api.volume(name="disk1")
     assert "2 volumes are named 'disk1'; give an id of: " in run("hosts", "disk1")[2]
+
+
+def test_a_handover_names_hosts_and_shows_each_step(run, node: Node) -> None:
+    api = Api(node.assembly.app)
+    volume = api.volume(
+        name="handed", volume_type=api.type(multiattach="<is> True")["id"]
+    )
+    for host, mode in (("alpha", "rw"), ("beta", "ro")):
+        api.attachment(volume["id"], mode=mode, connector=connector(host))
+    assert run("handover", "handed")[1].split()[-1] == "REASON"
+    backend = node.target(volume_backend(api, volume))
+    hangs = DeadlineExceeded("a write in progress", 1.0)
+    with backend.failures.fail("apply.closed", hangs):
+        code, out, _ = run("handover", "handed", "--to", "beta")
+    assert (code, "fence pending" in out) == (7, True)
+    code, out, err = run("handover", "handed", "--to", "beta")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[1].split()[:3] == ["done", "alpha", "beta"]
+    assert run("handover", "handed") == (0, out, "")
+    code, out, _ = run(
+        "handover", "handed", "--from", initiator("beta"), "--to", "alpha", "--force"
+    )
+    assert (code, out.splitlines()[1].split()[2]) == (0, "alpha")
+    code, _, err = run("handover", "handed", "--to", "gamma")
+    assert (code, "no attachment of the volume has the id, host" in err) == (1, True)
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from lunshare.agent.cli.table import table
 
 _GIB = 1024**3
 
-DONE, REFUSED, USAGE, UNREACHABLE, NO_BACKEND, DISAGREEMENT, HOST = range(7)
+DONE, REFUSED, USAGE, UNREACHABLE, NO_BACKEND, DISAGREEMENT, HOST, PENDING = range(8)
 
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -152,6 +152,56 @@ def _host(host: dict[str, Any]) -> list[Any]:
         host["allowed"],
         host["problem"],
     ]
+
+
+def handover(node: NodeClient, arguments: Namespace) -> Result:
+    """Hand the write access of a volume over; without --to show the latest handover."""
+    volume = volume_id(node, arguments.volume)
+    hosts = node.get(f"/lunshare/hosts?{urlencode({'volume_id': volume})}")["hosts"]
+    if arguments.to is None:
+        answer = node.get(f"/volumes/{volume}/handover")
+    else:
+        fields = {"to": _attachment(hosts, arguments.to), "force": arguments.force}
+        if arguments.source is not None:
+            fields["from"] = _attachment(hosts, arguments.source)
+        answer = node.post(f"/volumes/{volume}/action", {"lunshare:handover": fields})
+    latest, generation = answer["handover"], answer["fencing_generation"]
+    names = {host["attachment_id"]: host["host"] for host in hosts}
+    rows = [_handover(latest, names, generation)] if latest else []
+    head = ("STATUS", "FROM", "TO", "STARTED", "FENCED", "PROMOTED", "GENERATION")
+    text = table((*head, "REASON"), rows)
+    pending = latest is not None and latest["status"] != "done"
+    return Result(answer, text, PENDING if pending else DONE)
+
+
+def _handover(
+    latest: dict[str, Any], names: dict[str, str | None], generation: int
+) -> list[Any]:
+    leaving = [names.get(attachment) or attachment for attachment in latest["from"]]
+    return [
+        latest["status"],
+        ",".join(leaving),
+        names.get(latest["to"]) or latest["to"],
+        *(latest[key] for key in ("started_at", "fenced_at", "promoted_at")),
+        generation,
+        latest["reason"],
+    ]
+
+
+def _attachment(hosts: list[dict[str, Any]], name: str) -> str:
+    """Return the id of an attachment, given it, or its host or initiator."""
+    keys = ("attachment_id", "host", "initiator")
+    ids = {h["attachment_id"] for h in hosts if name in [h[key] for key in keys]}
+    ids.discard(None)
+    if len(ids) == 1:
+        return str(ids.pop())
+    raise Refused(
+        f"{name!r} has {len(ids)} attachments of the volume; give an id of: "
+        + ", ".join(sorted(ids))
+        if ids
+        else f"no attachment of the volume has the id, host or initiator {name!r}:"
+        " see lunshare hosts"
+    )
 
 
 def orphans(node: NodeClient, arguments: Namespace) -> Result:

@@ -25,6 +25,7 @@ exit codes:
   4  explain: no pool would get such a volume
   5  hosts: the target differs from the database
   6  connect, disconnect: this host cannot log in, or its disk is in use
+  7  handover: it has failed, or a write hangs and it is pending
 """
 
 
@@ -66,8 +67,8 @@ def _failed(sentence: str, code: int) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="lunshare",
-        description="Show the state of a lunshare node, recover and delete orphans, and"
-        " connect this host to volumes.",
+        description="Show the state of a lunshare node, hand write access over, recover"
+        " and delete orphans, and connect this host to volumes.",
         epilog=_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -87,6 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     for command in (
         commands.pools,
         commands.hosts,
+        commands.handover,
         commands.explain,
         commands.errors,
         commands.wipes,
@@ -111,6 +113,7 @@ def _parser() -> argparse.ArgumentParser:
     parsers["hosts"].add_argument(
         "volume", nargs="?", metavar="VOLUME", help="id or name (default: all volumes)"
     )
+    _handover(parsers["handover"])
     _orphans(parsers["recover"], parsers["delete-orphan"])
     connect.describe(parsers["connect"], parsers["disconnect"])
     parsers["messages"].add_argument(
@@ -120,6 +123,21 @@ def _parser() -> argparse.ArgumentParser:
         help="largest number of messages (default: 20)",
     )
     return parser
+
+
+def _handover(verb: argparse.ArgumentParser) -> None:
+    one = "a host, an initiator, or the id of an attachment"
+    verb.add_argument("volume", metavar="VOLUME", help="id or name")
+    verb.add_argument("--to", metavar="HOST", help=f"who may write then: {one}")
+    verb.add_argument(
+        "--from",
+        dest="source",
+        metavar="HOST",
+        help="who leaves (default: all writers)",
+    )
+    verb.add_argument(
+        "--force", action="store_true", help="remove the access of a dead host"
+    )
 
 
 def _orphans(recover: argparse.ArgumentParser, delete: argparse.ArgumentParser) -> None:
