@@ -13,7 +13,7 @@ OTHERS := outside,fleet-quick,prometheus,proxies,clients-quick,tempest
 # Many small commits: where the machine has enough memory, their files are there.
 unit api conformance daemon restart: export PYTEST_DEBUG_TEMPROOT = $(shell tests/memory)
 
-.PHONY: help demo check lint unit others api conformance daemon test test-full restart storm storm-seeds system openapi fuzz fuzz-hosts fleet-quick fleet-releases fleet prometheus proxies services images thin-1 thin-2 thick-1 thick-2 node-1 node-2 judged tempest tempest-lab local-attach takeover clients clients-quick clients-page test-kernels outside test-loopback bench run sample api-reference states walks clean
+.PHONY: help demo check lint unit others api conformance daemon test test-full restart storm storm-seeds system openapi fuzz fuzz-hosts handovers fleet-quick fleet-releases fleet prometheus proxies services images thin-1 thin-2 thick-1 thick-2 node-1 node-2 judged tempest tempest-lab local-attach takeover clients clients-quick clients-page test-kernels outside test-loopback bench run sample api-reference states walks clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -56,7 +56,7 @@ test: $(VENV)/.ready ## everything: check, then services and others at the same 
 system: ## the system tests on a real kernel, in quick guests of the lab
 	tests/system/run
 
-test-full: test fleet-releases clients tempest-lab local-attach takeover fleet test-kernels fuzz ## hours: everything, every client, every system test on both stock kernels, longer fuzzing and storm
+test-full: test fleet-releases clients tempest-lab local-attach takeover fleet test-kernels fuzz handovers ## hours: everything, every client, every system test on both stock kernels, longer fuzzing and storm
 	tests/storm/run --seconds 600
 	tests/openapi/run --seconds 300 --auth noauth
 	tests/openapi/run --seconds 300 --auth http_basic
@@ -92,6 +92,10 @@ COMMANDS ?= 30000
 fuzz-hosts: ## random PDUs of hostile hosts in a quick guest, until the kernel shows a fault; COMMANDS=30000
 	tests/lab/run --kernel uml -- python -m pytest -q -s -p no:cacheprovider tests/system/fuzz_lio.py \
 		--fuzz-commands $(COMMANDS) $(if $(SEED),--fuzz-seed $(SEED))
+
+HANDOVERS ?= 1000
+handovers: $(VENV)/.ready ## handovers under I/O of three hosts in a quick guest, and how long nobody could write; HANDOVERS=1000
+	tests/lab/run --kernel uml -- python -m pytest -q -s -p no:cacheprovider tests/system/test_handover.py --handovers $(HANDOVERS)
 
 fleet-quick: $(VENV)/.ready ## three minutes: a stock Cinder 29.0.0 whose cinder-volume runs the drivers; fake storage
 	tests/fleet/run

@@ -16,11 +16,15 @@ pytest_plugins = ["lunshare.drivers.conformance.summary"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """How long random input is tried; a seed that was printed tries the same again."""
+    """How long random input is tried; a seed that was printed tries the same again.
+
+    And how many handovers are made.
+    """
     group = parser.getgroup("fuzzing")
     group.addoption("--fuzz-examples", type=int, default=100)
     group.addoption("--fuzz-commands", type=int, default=30_000)
     group.addoption("--fuzz-seed", type=int, default=None)
+    parser.addoption("--handovers", type=int, default=40, help="how many of them")
 
 
 def pytest_configure() -> None:

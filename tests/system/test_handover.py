@@ -1,10 +1,18 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Write access that goes from one host to another while it writes, on a real target."""
+"""Write access that goes from one host to another while it writes, on a real target.
+
+``--handovers`` times (``make handovers``: 1,000). It prints how long no host could
+write at the target: from the last write that the former writer was told of, until the
+other host was let in. The relogin of a host is not in it.
+"""
 
 from __future__ import annotations
 
+import statistics
 import threading
+import time
+from datetime import UTC, datetime
 
 import pytest
 
@@ -17,17 +25,16 @@ from tests.system.volumes import MakeHost
 
 pytestmark = pytest.mark.system
 
-_ROUNDS = 40
-
 
 class Writes:
     """Numbers that a host writes to one block, as fast as it can, until it must not.
 
-    ``acknowledged`` is the last one whose write has been answered.
+    ``acknowledged`` is the last one whose write has been answered, ``answered`` when
+    that was, and ``longest`` the seconds that the slowest one took.
     """
 
     def __init__(self, session: Session, at: int) -> None:
-        self.acknowledged = -1
+        self.acknowledged, self.answered, self.longest = -1, 0.0, 0.0
         self._session, self._at = session, at
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -47,16 +54,20 @@ class Writes:
     def _run(self) -> None:
         try:
             while True:
+                began = time.time()
                 self._session.write(self._at, block(str(self.acknowledged + 1)))
+                self.answered = time.time()
                 self.acknowledged += 1
+                self.longest = max(self.longest, self.answered - began)
         except Exception:
             return  # the session has ended; the caller looks at the block
 
 
 def test_acknowledged_writes_survive_handovers_and_one_host_writes(
-    api: Api, volume: str, host: MakeHost
+    api: Api, volume: str, host: MakeHost, request: pytest.FixtureRequest
 ) -> None:
     """A third host, which only reads, sees that nothing more lands."""
+    gaps, longest = [], 0.0
     hosts: list[Host] = [host("first"), host("second")]
     rows = [
         api.attach(volume, each, mode)
@@ -68,7 +79,7 @@ def test_acknowledged_writes_survive_handovers_and_one_host_writes(
     sessions = [each.login(info) for each, info in zip(hosts, infos, strict=True)]
     path = f"/v3/volumes/{volume}/handover"
     generation = api.must("GET", path)["fencing_generation"]
-    for number in range(_ROUNDS):
+    for number in range(request.config.getoption("--handovers")):
         old, new = number % 2, 1 - number % 2
         writes = Writes(sessions[old], at=8 * old)
         writes.wait_for_progress()
@@ -80,6 +91,8 @@ def test_acknowledged_writes_survive_handovers_and_one_host_writes(
         assert Live(volume).modes()[hosts[old].initiator] == "ro"
         assert Live(volume).modes()[hosts[new].initiator] == "rw"
         writes.wait_for_end()
+        gaps.append(_seconds(shown["handover"]["promoted_at"]) - writes.answered)
+        longest = max(longest, writes.longest)
         assert landed in writes.possible()
         sessions[old] = hosts[old].login(infos[old])
         assert write_protected(sessions[old], 8 * old)
@@ -87,3 +100,11 @@ def test_acknowledged_writes_survive_handovers_and_one_host_writes(
         sessions[new].write(64, block(f"handed over {number}"))
         assert reading.read(64) == block(f"handed over {number}")
         assert reading.read(8 * old) == landed
+    print(
+        f"{len(gaps)} handovers: nobody could write for {statistics.median(gaps):.4f} s"
+        f" (median), {max(gaps):.4f} s (longest); longest write {longest:.4f} s"
+    )
+
+
+def _seconds(moment: str) -> float:
+    return datetime.fromisoformat(moment).replace(tzinfo=UTC).timestamp()
