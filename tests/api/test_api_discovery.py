@@ -234,8 +234,8 @@ def test_readyz_is_short_and_health_is_complete(node: Node, client: testing.Test
 
 
 PATHS = (
-    "the database sqlite:////srv/x.sqlite cannot be used: x",
-    "/var/lib/x.sqlite was moved, remove or restore",
+    "the database cannot be used (x): check the path of sqlite:////srv/x.sqlite",
+    "the database was moved: move it back to /var/lib/x.sqlite",
     "the disk '/dev/mapper/secret-x' is lost",
     "share nas:/secret did not answer",
     "share nas:/srv/a secret/c did not answer: [Errno 5] '/var/a secret'",

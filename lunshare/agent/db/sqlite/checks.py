@@ -42,9 +42,9 @@ class DatabaseFile:
         """
         if self._opened is not None and self._identity() != self._opened:
             raise DatabaseFailed(
-                f"the database {self._path} was moved, removed or replaced while"
-                " lunshared uses it, and nothing more is written to the old one: move"
-                " it back, or restart lunshared to use the file that is there now"
+                "the database was moved, removed or replaced while lunshared uses it,"
+                " and nothing more is written to the old one: restart lunshared to use"
+                f" the file that is there now, or move the old one back to {self._path}"
             )
 
     def _identity(self) -> tuple[int, int] | None:

@@ -152,10 +152,10 @@ class Database:
         except (sa.exc.IntegrityError, sqlite3.IntegrityError):
             raise
         except (sa.exc.DatabaseError, sa.exc.TimeoutError, sqlite3.Error) as error:
+            why = getattr(error, "orig", None) or error
             raise DatabaseFailed(
-                f"the database {self.engine.url!r} cannot be used"
-                f" ({getattr(error, 'orig', None) or error}): check its path, its"
-                " owner and the free space of its disk"
+                f"the database cannot be used ({why}): check path, owner and the free"
+                f" space of the disk of {self.engine.url!r}"
             ) from error
 
     def close(self) -> None:
