@@ -107,7 +107,8 @@ class Node:
         main = functools.partial(killable_node.live, parent=its)
         self._process = Forked(main, self.daemon.argv, self.daemon.directory / "log")
         its.close()
-        assert self._answer("a start") == []
+        failed = self._answer("a start")
+        assert failed == [], failed
         self._assert_consistent()
 
     def _answer(self, waited_for: str) -> object:
