@@ -244,11 +244,11 @@ def test_connections_of_known_clients_are_closed_last(
             stack.enter_context(socket.create_connection(server.bind_addr, 20))
             for _ in range(61)
         )
-        known = next(wires)
-        known.sendall(asked)
-        assert known.recv(65536).startswith(b"HTTP/1.1 200")
+        client = next(wires)
+        client.sendall(asked)
+        assert client.recv(65536).startswith(b"HTTP/1.1 200")
         for wire in list(wires)[:40]:
             with suppress(ConnectionError):
                 assert wire.recv(1) == b""
-        known.sendall(asked)
-        assert known.recv(65536).startswith(b"HTTP/1.1 200")
+        client.sendall(asked)
+        assert client.recv(65536).startswith(b"HTTP/1.1 200")
