@@ -126,9 +126,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _handover(verb: argparse.ArgumentParser) -> None:
-    one = "a host, an initiator, or the id of an attachment"
+    forms = "a host, an initiator, or the id of an attachment"
     verb.add_argument("volume", metavar="VOLUME", help="id or name")
-    verb.add_argument("--to", metavar="HOST", help=f"who may write then: {one}")
+    verb.add_argument("--to", metavar="HOST", help=f"who may write then: {forms}")
     verb.add_argument(
         "--from",
         dest="source",
