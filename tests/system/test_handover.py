@@ -94,6 +94,8 @@ def test_acknowledged_writes_survive_handovers_and_one_host_writes(
         gaps.append(_seconds(shown["handover"]["promoted_at"]) - writes.answered)
         longest = max(longest, writes.longest)
         assert landed in writes.possible()
+        for each in hosts:
+            each.leave()  # each session has a socket
         sessions[old] = hosts[old].login(infos[old])
         assert write_protected(sessions[old], 8 * old)
         sessions[new] = hosts[new].login(infos[new])
