@@ -311,14 +311,3 @@ def test_who_follows_waits_for_a_volume_in_an_error(
     node.assembly.reconcile.run()
     assert status(node, volume) == "done"
     assert node.live(volume.id) == {ALPHA: RO, BETA: RW}
-
-
-def test_a_writer_that_follows_is_not_opened_again(
-    node: Node, volume: Volume, alpha: Attachment
-) -> None:
-    """So a target that fails then takes nothing from it."""
-    gamma = attach(node, volume, "gamma")
-    error = TargetFailed("v", "because of the test")
-    with node.target().failures.fail("apply.opened", error):
-        assert hand_over(node, gamma)["handover"]["status"] == "done"
-    assert node.live(volume.id) == {ALPHA: RO, gamma.initiator: RW}

@@ -58,4 +58,4 @@ def purge_volume(connection: sa.Connection, volume_id: str) -> None:
         )
     dead = VOLUMES.c.deleted == sa.true()
     connection.execute(sa.delete(VOLUMES).where(VOLUMES.c.id == volume_id, dead))
-    write_fences.purge(connection)
+    write_fences.purge(connection, volume_id)

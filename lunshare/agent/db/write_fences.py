@@ -68,7 +68,11 @@ def write_handover(
     )
 
 
-def purge(connection: sa.Connection) -> None:
-    """Remove the rows of volumes that are not there any more."""
-    deleted = _F.volume_id.not_in(sa.select(VOLUMES.c.id))
-    connection.execute(sa.delete(WRITE_FENCES).where(deleted))
+def purge(connection: sa.Connection, volume_id: str | None = None) -> None:
+    """Remove the row of a volume that is not there any more, or of every such one."""
+    statement = sa.delete(WRITE_FENCES).where(
+        ~sa.exists().where(VOLUMES.c.id == _F.volume_id)
+    )
+    if volume_id is not None:
+        statement = statement.where(_F.volume_id == volume_id)
+    connection.execute(statement)
