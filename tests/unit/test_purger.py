@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import sqlalchemy as sa
 
-from lunshare.agent.db import snapshots, volumes
+from lunshare.agent.db import snapshots, volumes, write_fences
 from lunshare.agent.db.schema import SNAPSHOTS, VOLUME_ATTACHMENT, VOLUMES
 from lunshare.agent.db.sqlite.engine import now
 from lunshare.agent.model.records import NewAttachment, NewSnapshot, Page
@@ -43,6 +43,9 @@ def test_old_rows_are_purged_and_others_stay(node: Node) -> None:
     dead_rows.age(node, DAY + 1)
     assert purging.purge() == 4
     assert dead_rows.counts(node) == [1, 1, 1]
+    with node.assembly.database.reading() as connection:
+        fences = [write_fences.generation(connection, v.id) for v in (dead, alive)]
+    assert fences == [0, 1], "alive has lost write access once"
     assert service.volumes.get(CTX, alive.id).attachments
 
 
