@@ -43,6 +43,18 @@ def age(node: Node, seconds: float) -> None:
             connection.execute(gone.values(deleted_at=before))
 
 
+def spread(node: Node, seconds: float) -> None:
+    """Set the deletions to times of the last ``seconds``, in the order of ``add``."""
+    number = "CAST(substr(id, 38) AS INTEGER)"
+    step = f"printf('-%f seconds', {seconds} - {number} * {seconds} / 1000000.0)"
+    time = f"strftime('%Y-%m-%d %H:%M:%f000', '{now():%F %T}', {step})"
+    with node.assembly.database.writing() as connection:
+        for table in TABLES:
+            connection.exec_driver_sql(
+                f"UPDATE {table.name} SET deleted_at = {time} WHERE deleted"
+            )
+
+
 def counts(node: Node) -> list[int]:
     """The rows of each table, deleted or not."""
     with node.assembly.database.reading() as connection:

@@ -11,6 +11,7 @@ from datetime import timedelta
 import sqlalchemy as sa
 
 from lunshare.agent.db import snapshots, volumes, write_fences
+from lunshare.agent.db.purge import MAX_DELETED
 from lunshare.agent.db.schema import SNAPSHOTS, VOLUME_ATTACHMENT, VOLUMES
 from lunshare.agent.db.sqlite.engine import now
 from lunshare.agent.model.records import NewAttachment, NewSnapshot, Page
@@ -49,19 +50,45 @@ def test_old_rows_are_purged_and_others_stay(node: Node) -> None:
     assert service.volumes.get(CTX, alive.id).attachments
 
 
+def test_rows_that_were_deleted_just_now_have_a_total(node: Node) -> None:
+    """A member who creates and deletes would fill the disk before their time is over.
+
+    The oldest are removed, of all tables up to the same moment: what is left shows
+    everything since then.
+    """
+    alive = node.plain_volume()
+    node.services.attachments.create(CTX, NewAttachment(alive.id))
+    dead_rows.add(node, MAX_DELETED + 700, DAY)
+    dead_rows.spread(node, seconds=3600)
+    purging = Purger(node.assembly.database, DAY)
+    while purging.purge():
+        pass
+    assert dead_rows.counts(node) == [MAX_DELETED + 1, MAX_DELETED, MAX_DELETED + 1]
+    with node.assembly.database.reading() as connection:
+        youngest = sa.select(VOLUMES.c.id).order_by(VOLUMES.c.deleted_at.desc())
+        kept = connection.execute(youngest.limit(1)).scalar_one()
+    assert kept.endswith(f"-{MAX_DELETED + 699}"), "the youngest stays"
+    assert node.services.volumes.get(CTX, alive.id).attachments
+
+
 def test_a_deleted_row_keeps_nothing_that_may_be_large(node: Node) -> None:
     service, large = node.services, {"key": "value" * 200}
     volume = node.plain_volume()
     with node.assembly.database.writing() as connection:
         volumes.set_values(connection, volume.id, metadata=large, image_metadata=large)
+        volumes.update(connection, volume.id, {"description": "large" * 51})
     service.attachments.delete(CTX, attach(node, volume, "a").id)
     snapshot = service.snapshots.create(CTX, NewSnapshot(volume.id, metadata=large))
+    with node.assembly.database.writing() as connection:
+        snapshots.update(connection, snapshot.id, {"description": "large" * 51})
     service.snapshots.delete(CTX, snapshot.id)
     until(lambda: not service.snapshots.list(CTX, Page(None, 9)))
     service.volumes.delete(CTX, volume.id)
     until(lambda: not service.volumes.list(CTX, Page(None, 9)))
     kept: list[tuple[sa.Table, str, object]] = [
         (VOLUMES, "metadata", {}),
+        (VOLUMES, "display_description", None),
+        (SNAPSHOTS, "display_description", None),
         (VOLUMES, "image_metadata", {}),
         (SNAPSHOTS, "metadata", {}),
         (VOLUME_ATTACHMENT, "connector", None),

@@ -14,8 +14,9 @@ _DATABASE = [
         default=604800,
         min=0,
         help="Seconds for which the rows of deleted volumes, snapshots and attachments"
-        " stay in the database, to show which host had which volume and when. Lower"
-        " it on a node that creates and deletes thousands of volumes an hour.",
+        " stay in the database, to show which host had which volume and when; of more"
+        " than 20,000 of a kind the oldest are removed before. Lower it"
+        " on a node that creates and deletes thousands of volumes an hour.",
     ),
     cfg.StrOpt(
         "connection",

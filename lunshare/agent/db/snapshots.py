@@ -116,6 +116,7 @@ _REMOVE = Prepared(
         deleted=True,
         deleted_at=sa.bindparam("_now"),
         updated_at=sa.bindparam("_now"),
+        display_description=None,
         metadata={},
     )
 )
@@ -252,7 +253,7 @@ def _update(
 
 
 def remove(connection: sa.Connection, snapshot_id: str) -> None:
-    """Mark a snapshot deleted, and drop its metadata."""
+    """Mark a snapshot deleted, and drop what may be large in its row."""
     _REMOVE.write(connection, {"_id": snapshot_id, "_now": now()})
 
 

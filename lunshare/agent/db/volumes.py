@@ -144,6 +144,7 @@ _REMOVE = Prepared(
         deleted=True,
         deleted_at=sa.bindparam("_now"),
         updated_at=sa.bindparam("_now"),
+        display_description=None,
         metadata={},
         image_metadata={},
     )

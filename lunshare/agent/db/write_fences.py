@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -68,11 +68,9 @@ def write_handover(
     )
 
 
-def purge(connection: sa.Connection, volume_id: str | None = None) -> None:
-    """Remove the row of a volume that is not there any more, or of every such one."""
-    statement = sa.delete(WRITE_FENCES).where(
-        ~sa.exists().where(VOLUMES.c.id == _F.volume_id)
+def purge(connection: sa.Connection, volume_ids: Sequence[str]) -> None:
+    """Remove the rows of those of these volumes that are not there any more."""
+    missing = ~sa.exists().where(VOLUMES.c.id == _F.volume_id)
+    connection.execute(
+        sa.delete(WRITE_FENCES).where(_F.volume_id.in_(volume_ids), missing)
     )
-    if volume_id is not None:
-        statement = statement.where(_F.volume_id == volume_id)
-    connection.execute(statement)
