@@ -75,6 +75,8 @@ class Tree:
                     monkeypatch.setattr(module, constant, path)
         (root / "core").mkdir(parents=True)
         (root / "iscsi").mkdir()
+        for attribute in ("lio_version", "cpus_allowed_list"):
+            (root / "iscsi" / attribute).touch()
         (root / "dbroot").write_text(str(root))
         monkeypatch.setattr(disk_paths, "open", self._open, raising=False)
         self._real_stat = os.stat
@@ -168,7 +170,7 @@ class Tree:
 
     def objects(self) -> list[Path]:
         """All targets and backstores."""
-        targets = self.root.glob("iscsi/*")
+        targets = filter(Path.is_dir, self.root.glob("iscsi/*"))
         return sorted([*targets, *self.root.glob("core/*/*")])
 
     def snapshot(self) -> dict[str, str]:

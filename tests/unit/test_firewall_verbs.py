@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,8 @@ from lunshare.drivers.values import Portal
 from lunshare.helper.firewall import firewall_requests, portal_rules
 from lunshare.helper.firewall.firewall_verbs import FirewallVerbs
 from lunshare.helper.firewall.portal_rules import Doors
+from lunshare.helper.lio.portals import is_portal
+from tests.unit.configfs_tree import Tree
 
 ARGUMENTS = {
     "backend": "thin",
@@ -23,6 +27,11 @@ ARGUMENTS = {
     "networks": ["198.51.100.0/24"],
 }
 HOST = ipaddress.ip_address("192.0.2.9")
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
+    return Tree(tmp_path / "target", monkeypatch)
 
 
 def doors(**changed: Any) -> Doors:
@@ -137,21 +146,58 @@ def test_names_of_sets_differ_as_names_of_backends_do() -> None:
     assert not any(set('"{} ;\n') & set(suffix) for suffix in suffixes)
 
 
-def test_a_port_of_another_service_gets_no_firewall() -> None:
-    verbs = FirewallVerbs(is_portal=lambda portal: False)
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
     with socket.socket() as service:
         service.bind(("127.0.0.1", 0))
         service.listen()
-        port = service.getsockname()[1]
-        portals = [{"address": "127.0.0.1", "port": port}]
-        with pytest.raises(HelperRefused, match="a program of this node listens"):
-            verbs.apply(ARGUMENTS | {"portals": portals}, 1.0)
+        yield service
 
 
-def test_a_portal_of_the_target_is_in_use_and_gets_one() -> None:
-    verbs = FirewallVerbs(is_portal=lambda portal: portal == wanted)
-    with socket.socket() as service:
-        service.bind(("127.0.0.1", 0))
-        service.listen()
-        wanted = Portal("127.0.0.1", service.getsockname()[1])
-        verbs._need_portal(wanted)
+def applied(verbs: FirewallVerbs, listener: socket.socket) -> None:
+    """Ask for a firewall of the port."""
+    address, port = listener.getsockname()
+    portals = [{"address": address, "port": port}]
+    verbs.apply(ARGUMENTS | {"portals": portals}, 1.0)
+
+
+def portal_of(listener: socket.socket) -> Portal:
+    return Portal(*listener.getsockname())
+
+
+def test_a_port_of_another_service_gets_no_firewall(
+    tree: Tree, listener: socket.socket
+) -> None:
+    """The directory of the targets has attributes too, and targets of others."""
+    (tree.root / "iscsi/iqn.2003-01.org.example:other/tpgt_1/np").mkdir(parents=True)
+    with pytest.raises(HelperRefused, match="a program of this node listens"):
+        applied(FirewallVerbs(is_portal), listener)
+
+
+def test_a_portal_of_the_target_is_in_use_and_gets_one(
+    tree: Tree, listener: socket.socket
+) -> None:
+    portal = portal_of(listener)
+    path = f"iscsi/iqn.2003-01.org.example:other/tpgt_1/np/{portal}"
+    (tree.root / path).mkdir(parents=True)
+    FirewallVerbs(is_portal)._need_portal(portal, 1.0)
+
+
+def test_a_portal_that_comes_or_goes_meanwhile_is_no_other_service(
+    listener: socket.socket,
+) -> None:
+    """The kernel listens before configfs shows a portal, and after it does not."""
+    portal = portal_of(listener)
+    seen: list[Portal] = []
+
+    def comes(asked: Portal) -> bool:
+        seen.append(asked)
+        return len(seen) > 2
+
+    def goes(_: Portal) -> bool:
+        listener.close()
+        return False
+
+    FirewallVerbs(comes)._need_portal(portal, 10.0)
+    assert seen == [portal] * 3
+    FirewallVerbs(goes)._need_portal(portal, 10.0)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import socket
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -28,6 +29,9 @@ MAX_CONNECTIONS = 1_000
 MAX_SOURCES = 32
 
 _SYSTEM_PORTS = 1024
+# The kernel listens before configfs shows a new portal, and after a removed one is not
+# shown any more.
+_CHANGE_SECONDS, _POLL_SECONDS = 1.0, 0.01
 _Value = TypeVar("_Value")
 _Snapshot = dict[str, Any]
 
@@ -79,7 +83,7 @@ class FirewallVerbs:
         """Make all that concerns one backend as it is wanted; return what changed."""
         doors = firewall_requests.doors(arguments)
         for portal in doors.portals:
-            self._need_portal(portal)
+            self._need_portal(portal, seconds)
         return self._changed(lambda: _apply(doors), seconds, is_gone)
 
     def admit(
@@ -118,12 +122,15 @@ class FirewallVerbs:
             lock.run_step(f"table {TABLE}", lambda: values.append(_translated(step)))
         return values[0]
 
-    def _need_portal(self, portal: Portal) -> None:
+    def _need_portal(self, portal: Portal, seconds: float) -> None:
         """:raises HelperRefused: another service of this node listens there."""
-        if _is_in_use(portal) and not self._is_portal(portal):
-            raise HelperRefused(
-                f"a firewall for {portal}", "a program of this node listens there"
-            )
+        until = time.monotonic() + min(seconds, _CHANGE_SECONDS)
+        while _is_in_use(portal) and not self._is_portal(portal):
+            if time.monotonic() > until:
+                raise HelperRefused(
+                    f"a firewall for {portal}", "a program of this node listens there"
+                )
+            time.sleep(_POLL_SECONDS)
 
 
 def _translated(step: Callable[[], _Value]) -> _Value:

@@ -93,13 +93,17 @@ def links(path: str) -> list[str]:
     try:
         with os.scandir(path) as entries:
             return [entry.name for entry in entries if entry.is_symlink()]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
 
 
 def names(path: str) -> list[str]:
-    """Return the names in a directory; none when it does not exist."""
+    """Return the names in a directory; none when it does not exist.
+
+    An attribute has none: the target's directories have some beside their objects
+    (iscsi/lio_version, iscsi/cpus_allowed_list since 5.18).
+    """
     try:
         return os.listdir(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
