@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +196,22 @@ def test_messages_have_no_pages_or_filters_before_3_5(api: Api) -> None:
     assert before("GET", f"/messages?{query}") == before("GET", "/messages")
     assert len(before("GET", "/messages")["messages"]) == 2
     assert api.at("3.5")("GET", "/messages?event_id=none")["messages"] == []
+
+
+def test_failed_creates_of_one_project_push_out_no_message_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(messages, "MAX_OF_PROJECT", 2)
+    monkeypatch.setattr(messages, "MAX_MESSAGES", 3)
+    node = Node(tmp_path).start()
+    api = Api(node.assembly.app)
+    service = node.services.messages
+    service.record(replace(CTX, project_id="other"), NO_BACKEND, "of another project")
+    for number in range(5):
+        service.record(CTX, NO_BACKEND, f"text {number}")
+    texts = [m["user_message"] for m in user_messages(api, "?all_tenants=1")]
+    assert texts == ["text 4", "text 3", "of another project"]
+    node.close()
 
 
 def test_messages_expire_and_their_number_is_bounded(

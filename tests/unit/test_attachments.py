@@ -9,7 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
+from lunshare.agent.db.attachments import MAX_OF_VOLUME, MAX_ROWS
+from lunshare.agent.db.schema import STATUS_TOTALS, VOLUME_ATTACHMENT
 from lunshare.agent.model.errors import (
     BackendFailed,
     BackendUnavailable,
@@ -356,6 +359,42 @@ def test_an_instance_can_attach_twice_for_its_live_migration(node: Node) -> None
     with pytest.raises(Invalid):
         take(CTX, NewAttachment(volume.id, connector=host_connector("other")))
     assert set(node.live(volume.id)) == {initiator("source"), initiator("target")}
+
+
+def test_a_volume_and_a_node_have_so_many_attachments_and_no_more(node: Node) -> None:
+    """No quota counts the hosts for which a member reserves a volume."""
+    create = node.services.attachments.create
+    volume, other = node.shared_volume(), node.shared_volume()
+    row = create(CTX, NewAttachment(volume.id))
+    _multiply(node, row, MAX_OF_VOLUME - 2)
+    create(CTX, NewAttachment(volume.id, connector=host_connector("last")))
+    for connector_or_none in (None, host_connector("one-more")):
+        with pytest.raises(Invalid, match=f"{volume.id} has {MAX_OF_VOLUME} attach"):
+            create(CTX, NewAttachment(volume.id, connector=connector_or_none))
+    assert set(node.live(volume.id)) == {initiator("last")}
+    create(CTX, NewAttachment(other.id))
+    more = {"kind": "attachment", "place": "ro", "status": "reserved"}
+    with node.assembly.database.writing() as connection:
+        count = MAX_ROWS - MAX_OF_VOLUME - 1
+        connection.execute(sa.insert(STATUS_TOTALS).values(**more, count=count))
+    with pytest.raises(Invalid, match=f"the node has {MAX_ROWS} attachments"):
+        create(CTX, NewAttachment(other.id))
+    node.services.attachments.delete(CTX, row.id)
+    create(CTX, NewAttachment(other.id))
+
+
+def _multiply(node: Node, row: Attachment, times: int) -> None:
+    """Copy the row of an attachment, with ids of their own."""
+    columns = [column.name for column in VOLUME_ATTACHMENT.columns]
+    others = {"id": "lower(hex(randomblob(16)))", "answered": "1"}
+    values = [others.get(name, name) for name in columns]
+    with node.assembly.database.writing() as connection:
+        connection.exec_driver_sql(
+            f"INSERT INTO volume_attachment ({', '.join(columns)}) WITH RECURSIVE"
+            f" numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n <"
+            f" {times}) SELECT {', '.join(values)} FROM numbers, volume_attachment"
+            f" WHERE id = '{row.id}'"
+        )
 
 
 def test_delete_of_a_volume_with_attachments_is_refused(node: Node) -> None:

@@ -15,10 +15,15 @@ import sqlalchemy as sa
 
 from lunshare.agent.db import paging
 from lunshare.agent.db.record_columns import RecordColumns
-from lunshare.agent.db.schema import MAY_WRITE, VOLUME_ATTACHMENT, VOLUMES
+from lunshare.agent.db.schema import (
+    MAY_WRITE,
+    STATUS_TOTALS,
+    VOLUME_ATTACHMENT,
+    VOLUMES,
+)
 from lunshare.agent.db.sqlite.engine import now
 from lunshare.agent.db.sqlite.prepared import Prepared
-from lunshare.agent.model.errors import existing
+from lunshare.agent.model.errors import Invalid, existing
 from lunshare.agent.model.records import Attachment, Page, RequestContext
 from lunshare.agent.model.states import (
     ENDING,
@@ -28,6 +33,10 @@ from lunshare.agent.model.states import (
     attachment_may_change,
 )
 from lunshare.drivers.values import PortalHost, host_address
+
+#: Attachments of a volume and of the node. No quota counts them, and each may have a
+#: connector of 8 KiB.
+MAX_OF_VOLUME, MAX_ROWS = 1_024, 100_000
 
 _A = VOLUME_ATTACHMENT.c
 _HERE = _A.deleted == sa.false()
@@ -81,6 +90,16 @@ _ANY_WANTED = Prepared(
     index="attachments_of_volume",
 )
 
+_FULL = Prepared(
+    sa.select(_A.id).where(_THIS, _HERE).limit(1).offset(MAX_OF_VOLUME - 1),
+    index="attachments_of_volume",
+)
+_TOTAL = Prepared(
+    sa.select(sa.func.sum(STATUS_TOTALS.c.count).label("total")).where(
+        STATUS_TOTALS.c.kind == "attachment"
+    )
+)
+
 # In the words of the index: SQLite uses it for this expression only.
 _ADDRESS: sa.ColumnElement[str] = sa.literal_column("json_extract(connector, '$.ip')")
 _HAS_HOST = (
@@ -123,8 +142,22 @@ COLUMNS: Mapping[str, sa.ColumnElement[Any]] = {
 
 
 def insert(connection: sa.Connection, attachment: Attachment) -> None:
-    """Insert a row."""
+    """Insert a row.
+
+    :raises Invalid: the volume or the node has as many as it may have.
+    """
+    _check_number(connection, attachment.volume_id)
     _INSERT.write(connection, _FIELDS.values(attachment))
+
+
+def _check_number(connection: sa.Connection, volume_id: str) -> None:
+    why = ""
+    if _FULL.first(connection, {"volume_id": volume_id}) is not None:
+        why = f"volume {volume_id} has {MAX_OF_VOLUME} attachments"
+    elif (_TOTAL.rows(connection, {})[0].total or 0) >= MAX_ROWS:
+        why = f"the node has {MAX_ROWS} attachments"
+    if why:
+        raise Invalid(f"{why}, the most that it may have: delete one first")
 
 
 def get(

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of user messages: why a request failed, for its client.
 
-There are at most ``MAX_MESSAGES`` of them, so no index is needed.
+There are at most ``MAX_MESSAGES`` of them, so no index is needed. A project has at most
+``MAX_OF_PROJECT``, so one whose creates fail does not push out those of the others.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from lunshare.agent.model.project_records import Message
 from lunshare.agent.model.records import Page, RequestContext
 
 #: Of more messages the oldest are deleted, so that they cannot fill the disk.
-MAX_MESSAGES = 1000
+MAX_MESSAGES, MAX_OF_PROJECT = 1000, 200
 
 _M = MESSAGES.c
 _FIELDS = RecordColumns(Message, MESSAGES)
@@ -42,11 +43,14 @@ COLUMNS: paging.Columns = {
 
 
 def insert(connection: sa.Connection, message: Message) -> None:
-    """Insert a message; delete expired ones, and the oldest beyond MAX_MESSAGES."""
+    """Insert a message; delete expired ones, and the oldest beyond the two limits."""
     _INSERT.write(connection, _FIELDS.values(message))
     connection.execute(sa.delete(MESSAGES).where(_M.expires_at <= now()))
-    newest = sa.select(_M.id).order_by(_M.created_at.desc(), _M.id).limit(MAX_MESSAGES)
-    connection.execute(sa.delete(MESSAGES).where(_M.id.not_in(newest)))
+    own = _M.project_id == message.project_id
+    for most, *where in ((MAX_OF_PROJECT, own), (MAX_MESSAGES,)):
+        newest = sa.select(_M.id).where(*where).order_by(_M.created_at.desc(), _M.id)
+        old = _M.id.not_in(newest.limit(most))
+        connection.execute(sa.delete(MESSAGES).where(*where, old))
 
 
 def require(connection: sa.Connection, message_id: str, ctx: RequestContext) -> Message:
