@@ -8,6 +8,7 @@ test can kill a node and start another one on what is left.
 
 from __future__ import annotations
 
+import threading
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,8 @@ from typing import Any, Literal
 import pytest
 
 from lunshare.agent.assemble import Assembly, assemble
+from lunshare.agent.http import listener
+from lunshare.agent.listen_addresses import Address
 from lunshare.agent.main import configure
 from lunshare.agent.model.records import (
     Attachment,
@@ -134,6 +137,16 @@ def node_fixture(
         node.close()
 
     return node
+
+
+def served(node: Node, bind: tuple[str, int] | str) -> Iterator[Any]:
+    """Yield the address at which the node listens."""
+    server = listener.serve(node.assembly.app, [Address(bind)], threads=4)
+    thread = threading.Thread(target=server.serve)
+    thread.start()
+    yield server.bind_addr
+    server.stop()
+    thread.join()
 
 
 def is_counted(node: Node, project: str) -> bool:

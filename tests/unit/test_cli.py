@@ -17,28 +17,16 @@ from typing import Any
 import pytest
 
 from lunshare.agent.cli import main as cli
-from lunshare.agent.http import listener
-from lunshare.agent.listen_addresses import Address
 from lunshare.drivers.errors import DeadlineExceeded, TargetFailed
 from lunshare.drivers.values import GIB, Mode, Volume
 from tests.api.calls import Api
-from tests.stands.node import Node, connector, initiator, node_fixture
+from tests.stands.node import Node, connector, initiator, node_fixture, served
 from tests.stands.servers import ROOT, free_port
 
 Output = tuple[int, str, str]
 
 
 node = node_fixture(backends="cli,other")
-
-
-def served(node: Node, bind: tuple[str, int] | str) -> Iterator[Any]:
-    """Yield the address of the node."""
-    server = listener.serve(node.assembly.app, [Address(bind)], threads=4)
-    thread = threading.Thread(target=server.serve)
-    thread.start()
-    yield server.bind_addr
-    server.stop()
-    thread.join()
 
 
 @pytest.fixture

@@ -59,6 +59,10 @@ class NodeClient:
         """Return the answer to a POST; raise as ``get`` does."""
         return self._request("POST", path, json.dumps(body))
 
+    def put(self, path: str, body: object) -> Any:
+        """Return the answer to a PUT; raise as ``get`` does."""
+        return self._request("PUT", path, json.dumps(body))
+
     def delete(self, path: str) -> None:
         """Send a DELETE; raise as ``get`` does."""
         self._request("DELETE", path, None)

@@ -157,13 +157,13 @@ def _host(host: dict[str, Any]) -> list[Any]:
 def handover(node: NodeClient, arguments: Namespace) -> Result:
     """Hand the write access of a volume over; without --to show the latest handover."""
     volume = volume_id(node, arguments.volume)
-    hosts = node.get(f"/lunshare/hosts?{urlencode({'volume_id': volume})}")["hosts"]
+    hosts = hosts_of(node, volume)
     if arguments.to is None:
         answer = node.get(f"/volumes/{volume}/handover")
     else:
-        fields = {"to": _attachment(hosts, arguments.to), "force": arguments.force}
+        fields = {"to": attachment_id(hosts, arguments.to), "force": arguments.force}
         if arguments.source is not None:
-            fields["from"] = _attachment(hosts, arguments.source)
+            fields["from"] = attachment_id(hosts, arguments.source)
         answer = node.post(f"/volumes/{volume}/action", {"lunshare:handover": fields})
     latest, generation = answer["handover"], answer["fencing_generation"]
     names = {host["attachment_id"]: host["host"] for host in hosts}
@@ -188,7 +188,14 @@ def _handover(
     ]
 
 
-def _attachment(hosts: list[dict[str, Any]], name: str) -> str:
+def hosts_of(node: NodeClient, volume: str) -> list[dict[str, Any]]:
+    """Return a line for each host of a volume, given its id."""
+    query = urlencode({"volume_id": volume})
+    lines: list[dict[str, Any]] = node.get(f"/lunshare/hosts?{query}")["hosts"]
+    return lines
+
+
+def attachment_id(hosts: list[dict[str, Any]], name: str) -> str:
     """Return the id of an attachment, given it, or its host or initiator."""
     keys = ("attachment_id", "host", "initiator")
     ids = {h["attachment_id"] for h in hosts if name in [h[key] for key in keys]}

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from lunshare.agent.cli import commands, connect, users
+from lunshare.agent.cli import commands, connect, consumer, sharing, users, why
 from lunshare.agent.cli.client import NodeClient, Refused, Unreachable
 from lunshare.host.initiator import InitiatorError
 
@@ -23,9 +23,9 @@ exit codes:
   2  the command line is wrong
   3  no node answers at the endpoint
   4  explain: no pool would get such a volume
-  5  hosts: the target differs from the database
+  5  hosts, why: the target differs from the database, or the host has no session
   6  connect, disconnect: this host cannot log in, or its disk is in use
-  7  handover: it has failed, or a write hangs and it is pending
+  7  handover, mode: it has failed, or a write hangs and it is pending
 """
 
 
@@ -67,8 +67,8 @@ def _failed(sentence: str, code: int) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="lunshare",
-        description="Show the state of a lunshare node, hand write access over, recover"
-        " and delete orphans, and connect this host to volumes.",
+        description="Share volumes of a lunshare node among hosts, show its state, hand"
+        " write access over, recover and delete orphans, and connect this host.",
         epilog=_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -87,7 +87,13 @@ def _parser() -> argparse.ArgumentParser:
     parsers = {}
     for command in (
         commands.pools,
+        sharing.share,
+        sharing.attach,
+        sharing.detach,
+        sharing.mode,
+        consumer.consumer_config,
         commands.hosts,
+        why.why,
         commands.handover,
         commands.explain,
         commands.errors,
@@ -114,6 +120,9 @@ def _parser() -> argparse.ArgumentParser:
         "volume", nargs="?", metavar="VOLUME", help="id or name (default: all volumes)"
     )
     _handover(parsers["handover"])
+    sharing.describe(parsers)
+    consumer.describe(parsers["consumer-config"])
+    why.describe(parsers["why"])
     _orphans(parsers["recover"], parsers["delete-orphan"])
     connect.describe(parsers["connect"], parsers["disconnect"])
     parsers["messages"].add_argument(

@@ -1,0 +1,218 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""``lunshare share``, ``attach``, ``detach`` and ``mode``: volumes for other hosts.
+
+Nothing half-made stays: where one host is refused, the attachments that the command
+made are deleted, and so is the volume that ``share`` made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from lunshare.agent.cli import consumer
+from lunshare.agent.cli.client import NodeClient, Refused, Unreachable
+from lunshare.agent.cli.commands import (
+    DONE,
+    PENDING,
+    Result,
+    attachment_id,
+    hosts_of,
+    volume_id,
+)
+from lunshare.agent.cli.table import table
+
+_TYPE = "multiattach"
+_SHARED = {"multiattach": "<is> True"}
+_POLL_SECONDS = 0.2
+_DIGITS = 9  # of a size
+_HOST = re.compile(r"(?P<host>[^=@]+)=(?P<initiator>[^=@]+)(@(?P<ip>[^=@]+))?")
+HEAD = ("VOLUME", "HOST", "INITIATOR", "MODE", "STATUS", "ATTACHMENT")
+
+
+def describe(parsers: dict[str, argparse.ArgumentParser]) -> None:
+    """Add the arguments of these commands."""
+    share, attach = parsers["share"], parsers["attach"]
+    share.add_argument("size", metavar="SIZE", type=_size, help="in GiB")
+    share.add_argument("--name", help="the volume's name")
+    share.add_argument("--type", help="a type whose volumes many hosts may have")
+    for mode in ("rw", "ro"):
+        share.add_argument(
+            f"--{mode}",
+            action="append",
+            default=[],
+            metavar="HOST=INITIATOR[@IP]",
+            type=_connector,
+            help=f"a host that gets it {mode}; may be repeated",
+        )
+    attach.add_argument("volume", metavar="VOLUME", help="id or name")
+    attach.add_argument("host", metavar="HOST=INITIATOR[@IP]", type=_connector)
+    attach.add_argument(
+        "--mode", choices=("rw", "ro"), help="default: what the volume allows, rw"
+    )
+    for name in ("detach", "mode"):
+        parsers[name].add_argument("volume", metavar="VOLUME", help="id or name")
+        parsers[name].add_argument(
+            "host", metavar="HOST", help="its name, initiator, or attachment's id"
+        )
+    parsers["mode"].add_argument("mode", metavar="MODE", choices=("rw", "ro"))
+
+
+def share(node: NodeClient, arguments: argparse.Namespace) -> Result:
+    """Create a volume and attach hosts to it; print how each logs in."""
+    pairs = [(host, "rw") for host in arguments.rw]
+    pairs += [(host, "ro") for host in arguments.ro]
+    fields = {"size": arguments.size, "name": arguments.name}
+    fields["volume_type"] = arguments.type or _shared_type(node)
+    with _undone() as undo:
+        volume = node.post("/volumes", {"volume": fields})["volume"]
+        undo.append(lambda: node.delete(f"/volumes/{volume['id']}"))
+        _wait_until_available(node, volume["id"])
+        rows = [_attach(node, volume["id"], *pair, undo) for pair in pairs]
+    return Result({"volume": volume["id"], "attachments": rows}, _text(rows))
+
+
+def attach(node: NodeClient, arguments: argparse.Namespace) -> Result:
+    """Attach another host to a volume; print how it logs in."""
+    volume = volume_id(node, arguments.volume)
+    with _undone() as undo:
+        row = _attach(node, volume, arguments.host, arguments.mode, undo)
+    return Result(row, _text([row]))
+
+
+def detach(node: NodeClient, arguments: argparse.Namespace) -> Result:
+    """End the access of another host to a volume."""
+    volume = volume_id(node, arguments.volume)
+    row = attachment_id(hosts_of(node, volume), arguments.host)
+    node.delete(f"/attachments/{row}")
+    answer = {"volume_id": volume, "attachment_id": row}
+    return Result(answer, f"attachment {row} is deleted: its host has no access")
+
+
+def mode(node: NodeClient, arguments: argparse.Namespace) -> Result:
+    """Change the mode of a host that has a volume; print what the host has to do."""
+    volume = volume_id(node, arguments.volume)
+    row = attachment_id(hosts_of(node, volume), arguments.host)
+    body = {"attachment": {"mode": arguments.mode}}
+    answer = node.put(f"/attachments/{row}", body)["attachment"]
+    head = ("ATTACHMENT", "MODE", "FENCE", "REASON")
+    keys = ("id", "attach_mode", "fence", "fence_reason")
+    text = table(head, [[answer.get(key) for key in keys]])
+    steps = [f"The host must {answer['host_must']}."]
+    pending = answer.get("fence") == "fence pending"
+    return Result(answer, "\n".join([text, *steps]), PENDING if pending else DONE)
+
+
+def _shared_type(node: NodeClient) -> str:
+    """Return the name of a type whose volumes many hosts may have; create it if none.
+
+    :raises Refused: there is none, and this user may not create one.
+    """
+    types = node.get("/types?is_public=None")["volume_types"]
+    names = sorted(
+        kind["name"]
+        for kind in types
+        if kind.get("extra_specs", {}).get(_TYPE) == _SHARED[_TYPE]
+    )
+    if names:
+        return _TYPE if _TYPE in names else str(names[0])
+    fields = {"name": _TYPE, "extra_specs": _SHARED}
+    try:
+        node.post("/types", {"volume_type": fields})
+    except Refused as error:
+        raise Refused(
+            f"there is no volume type with {_TYPE}='<is> True', and it cannot be"
+            f" created ({error}): let an administrator create it, or give --type"
+        ) from None
+    return _TYPE
+
+
+def _wait_until_available(node: NodeClient, volume: str) -> None:
+    """:raises Refused: it could not be created; why."""
+    while True:
+        row = node.get(f"/volumes/{volume}")["volume"]
+        if row["status"] == "available":
+            return
+        if row["status"] != "creating":
+            why = row.get("status_reason") or "see lunshare messages"
+            raise Refused(f"the volume could not be created: {row['status']}, {why}")
+        time.sleep(_POLL_SECONDS)
+
+
+def _attach(
+    node: NodeClient,
+    volume: str,
+    connector: dict[str, str],
+    wanted: str | None,
+    undo: list[Callable[[], None]],
+) -> dict[str, Any]:
+    """Return the attachment of a host, which may log in now."""
+    fields: dict[str, Any] = {"volume_uuid": volume, "connector": connector}
+    if wanted:
+        fields["mode"] = wanted
+    row: dict[str, Any] = node.post("/attachments", {"attachment": fields})[
+        "attachment"
+    ]
+    undo.append(lambda: node.delete(f"/attachments/{row['id']}"))
+    node.post(f"/attachments/{row['id']}/action", {"os-complete": None})
+    return {**row, "status": "attached", "connector": connector}
+
+
+def _text(rows: Sequence[dict[str, Any]]) -> str:
+    cells = [
+        [
+            row["volume_id"],
+            row["connector"]["host"],
+            row["connector"]["initiator"],
+            row["attach_mode"],
+            row["status"],
+            row["id"],
+        ]
+        for row in rows
+    ]
+    lines = [table(HEAD, cells)]
+    for row in rows:
+        lines += ["", consumer.iscsiadm(row, row["connector"]).rstrip()]
+    return "\n".join(lines)
+
+
+@contextlib.contextmanager
+def _undone() -> Iterator[list[Callable[[], None]]]:
+    """Take back the steps of a block that fails, the latest first.
+
+    :raises Refused: the error of the block, and what could not be taken back.
+    """
+    steps: list[Callable[[], None]] = []
+    try:
+        yield steps
+    except BaseException as error:
+        remains = []
+        for step in reversed(steps):
+            try:
+                step()
+            except (Refused, Unreachable) as problem:
+                remains.append(str(problem))
+        if remains:
+            raise Refused(f"{error}; not undone: {'; '.join(remains)}") from error
+        raise
+
+
+def _connector(text: str) -> dict[str, str]:
+    match = _HOST.fullmatch(text)
+    if match is None:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not HOST=INITIATOR or HOST=INITIATOR@IP, such as"
+            " alpha=iqn.1993-08.org.debian:01:a@192.0.2.7"
+        )
+    return {key: value for key, value in match.groupdict().items() if value}
+
+
+def _size(text: str) -> int:
+    if text.isascii() and text.isdigit() and len(text) <= _DIGITS and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of GiB")

@@ -1,0 +1,127 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""``lunshare share``: what it prints is run as it is, on the kernel's own initiator."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.stands.waiting import until
+from tests.system.api import Api
+from tests.system.compute_client import SECONDS
+from tests.system.units import run
+
+pytestmark = pytest.mark.system
+
+_NAME = Path("/etc/iscsi/initiatorname.iscsi")
+_SCHEMA = "/usr/share/libvirt/schemas/domaincommon.rng"
+#: libvirt's grammar of a domain, of which only the disk is looked at.
+_DISK = f"""
+<grammar xmlns="http://relaxng.org/ns/structure/1.0">
+  <include href="{_SCHEMA}"><start><ref name="disk"/></start></include>
+</grammar>
+"""
+
+
+class Shared:
+    """A volume that ``lunshare share`` made, with this kernel as its only host."""
+
+    def __init__(self) -> None:
+        initiator = _NAME.read_text().split("InitiatorName=")[1].split()[0]
+        words = (
+            "share",
+            "1",
+            "--name",
+            "shared",
+            "--rw",
+            f"here={initiator}@127.0.0.1",
+        )
+        self.text = run("lunshare", *words)
+        self.volume, *_, self.attachment = self.text.splitlines()[1].split()
+
+    def config(self, form: str) -> str:
+        return run("lunshare", "consumer-config", self.attachment, "--format", form)
+
+    def login(self) -> None:
+        """Run the lines that were printed."""
+        lines = [line for line in self.text.splitlines() if line.startswith("iscsiadm")]
+        run("sh", "-ec", "\n".join(lines))
+        device = Path(self.config("fstab").splitlines()[-1].split()[0])
+        until(device.exists, f"{device} appears")
+        self.device = device.resolve()
+
+    def logout(self) -> None:
+        target = self.text.split("-T ")[1].split()[0]
+        subprocess.run(["iscsiadm", "-m", "node", "-T", target, "-u"], check=False)
+        subprocess.run(
+            ["iscsiadm", "-m", "node", "-T", target, "-o", "delete"], check=False
+        )
+
+    def mount(self, line: str, folder: Path) -> None:
+        """Mount by one line of fstab."""
+        device, _, kind, options, *_ = line.split()
+        run("mount", "-t", kind, "-o", options, device, str(folder))
+
+    def why(self) -> tuple[int, str]:
+        words = ["lunshare", "why", "here", self.volume]
+        done = subprocess.run(words, check=False, capture_output=True, text=True)
+        return done.returncode, done.stdout
+
+
+@pytest.fixture
+def shared(api: Api) -> Iterator[Shared]:
+    made = Shared()
+    yield made
+    made.logout()
+    run("lunshare", "detach", made.volume, "here")
+    api.must("DELETE", f"/v3/volumes/{made.volume}")
+
+
+@pytest.mark.timeout(3 * SECONDS)
+def test_a_host_writes_and_then_reads_by_what_is_printed(
+    shared: Shared, tmp_path: Path
+) -> None:
+    code, text = shared.why()
+    assert (code, text.splitlines()[-2].split()[:2]) == (5, ["session", "BROKEN"])
+    shared.login()
+    assert shared.why()[0] == 0
+    run("mkfs.ext4", "-q", str(shared.device))
+    (writing,) = (e for e in shared.config("fstab").splitlines() if e[0] == "/")
+    shared.mount(writing, tmp_path)
+    (tmp_path / "file").write_text("from the writer")
+    run("umount", str(tmp_path))
+
+    assert "fenced" in run("lunshare", "mode", shared.volume, "here", "ro")
+    run("iscsiadm", "-m", "session", "--rescan")
+    assert run("blockdev", "--getro", str(shared.device)).strip() == "1"
+    ext4, xfs = (e for e in shared.config("fstab").splitlines() if e[0] == "/")
+    assert " xfs " in xfs
+    shared.mount(ext4, tmp_path)
+    assert (tmp_path / "file").read_text() == "from the writer"
+    with pytest.raises(OSError, match="Read-only"):
+        (tmp_path / "file").write_text("not allowed")
+    run("umount", str(tmp_path))
+
+
+def test_the_disk_has_the_identity_of_the_multipath_section(shared: Shared) -> None:
+    shared.login()
+    wwid = shared.config("multipath").split("wwid ")[1].split()[0]
+    scsi_id = "/lib/udev/scsi_id"
+    assert run(scsi_id, "-g", "-u", "-d", str(shared.device)).strip() == wwid
+
+
+@pytest.mark.parametrize("mode", ["rw", "ro"])
+def test_libvirt_accepts_its_disk(shared: Shared, tmp_path: Path, mode: str) -> None:
+    run("lunshare", "mode", shared.volume, "here", mode)
+    disk, schema = tmp_path / "disk.xml", tmp_path / "disk.rng"
+    disk.write_text(shared.config("libvirt"))
+    schema.write_text(_DISK)
+    run("xmllint", "--noout", "--relaxng", str(schema), str(disk))
+    assert ("<readonly/>" in disk.read_text()) == (mode == "ro")
+    disk.write_text(disk.read_text().replace("<shareable/>", "<shared/>"))
+    with pytest.raises(AssertionError, match="fails to validate"):
+        run("xmllint", "--noout", "--relaxng", str(schema), str(disk))

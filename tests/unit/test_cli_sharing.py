@@ -1,0 +1,235 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""share, attach, detach, mode, consumer-config and why, with a node that listens."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from lunshare.agent.cli import main as cli
+from lunshare.agent.cli import sharing
+from lunshare.agent.model.records import NewAttachment, Page
+from lunshare.agent.service.volumes.reset_status import Reset
+from lunshare.drivers.errors import DeadlineExceeded, TargetFailed
+from lunshare.drivers.values import Auth
+from tests.stands.node import CTX, Node, initiator, node_fixture, served
+from tests.stands.servers import LOOPBACK, free_port
+from tests.stands.waiting import until
+
+Output = tuple[int, str, str]
+Run = Callable[..., Output]
+Fields = dict[str, Any]
+
+PORT = free_port()
+node = node_fixture(section=f"target_port = {PORT}", forget_storage=True)
+
+
+@pytest.fixture
+def endpoint(node: Node) -> Iterator[str]:
+    for host, port in served(node, (LOOPBACK, 0)):
+        yield f"http://{host}:{port}/v3"
+
+
+@pytest.fixture
+def run(endpoint: str, capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*words: str) -> Output:
+        capsys.readouterr()
+        code = cli.main([*words, "--endpoint", endpoint])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def pair(name: str) -> str:
+    return f"{name}={initiator(name)}@192.0.2.7"
+
+
+def shared(run: Run, *words: str) -> Fields:
+    code, out, err = run("share", "1", *words, "--json")
+    assert (code, err) == (0, "")
+    answer: Fields = json.loads(out)
+    return answer
+
+
+def test_share_makes_a_type_a_volume_and_every_attachment(run: Run, node: Node) -> None:
+    code, out, err = run(
+        "share", "1", "--name", "s", "--rw", pair("alpha"), "--ro", pair("beta")
+    )
+    assert (code, err) == (0, "")
+    head, *lines = out.splitlines()
+    assert head.split() == [*sharing.HEAD]
+    assert [line.split()[1:5] for line in lines[:2]] == [
+        ["alpha", initiator("alpha"), "rw", "attached"],
+        ["beta", initiator("beta"), "ro", "attached"],
+    ]
+    volume = lines[0].split()[0]
+    assert node.live(volume) == {initiator("alpha"): "rw", initiator("beta"): "ro"}
+    assert f"# InitiatorName={initiator('beta')}" in out
+    assert out.count("--login") == 2
+    # The type is used again.
+    again = shared(run, "--ro", pair("alpha"))
+    names = {r["attach_mode"] for r in again["attachments"]}
+    assert names == {"ro"}
+
+
+def ids(node: Node) -> list[str]:
+    return [row.id for row in node.services.volumes.list(CTX, Page(None, 10))]
+
+
+def test_share_leaves_nothing_if_a_host_is_refused(run: Run, node: Node) -> None:
+    before = shared(run, "--rw", pair("alpha"))["volume"]
+    with node.target().failures.fail("apply.opened", TargetFailed("v", "no")):
+        code, out, err = run("share", "1", "--rw", pair("alpha"), "--ro", pair("beta"))
+    assert (code, out) == (1, "")
+    assert err.startswith("lunshare: ")
+    assert "not undone" not in err
+    until(lambda: ids(node) == [before], "the volume is deleted")
+
+
+def test_share_says_what_it_could_not_take_back(run: Run, node: Node) -> None:
+    with node.target().failures.fail("remove.before", TargetFailed("v", "busy")):
+        code, _, err = run("share", "1", "--rw", pair("alpha"), "--ro", "beta=none")
+    assert code == 1
+    assert "connector.initiator" in err
+    assert "; not undone: " in err
+
+
+@pytest.mark.parametrize("text", ["alpha", "alpha=", "=iqn.a", "a=b@c@d", "a=b=c"])
+def test_a_host_without_an_initiator_is_a_wrong_command_line(
+    run: Run, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        run("attach", "v", text)
+    assert end.value.code == 2
+    assert "is not HOST=INITIATOR" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("size", ["0", "-1", "1.5", "ten", "99999999999"])
+def test_a_size_is_a_whole_number(
+    run: Run, size: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        run("share", size)
+    assert end.value.code == 2
+    assert "whole number of GiB" in capsys.readouterr().err
+
+
+def test_another_host_is_attached_and_detached(run: Run, node: Node) -> None:
+    volume = shared(run, "--rw", pair("alpha"))["volume"]
+    code, out, err = run("attach", volume, pair("gamma"), "--mode", "ro")
+    assert (code, err, initiator("gamma") in out) == (0, "", True)
+    assert node.live(volume)[initiator("gamma")] == "ro"
+    code, out, _ = run("detach", volume, "gamma")
+    assert (code, "has no access" in out) == (0, True)
+    assert node.live(volume) == {initiator("alpha"): "rw"}
+    assert run("detach", volume, "gamma")[0] == 1
+
+
+def test_a_mode_is_changed_and_the_host_told_what_to_do(run: Run, node: Node) -> None:
+    volume = shared(run, "--rw", pair("alpha"))["volume"]
+    hangs = DeadlineExceeded("a write in progress", 1.0)
+    with node.target().failures.fail("apply.closed", hangs):
+        code, out, _ = run("mode", volume, "alpha", "ro")
+    assert (code, "fence pending" in out) == (7, True)
+    code, out, err = run("mode", volume, "alpha", "ro")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[1].split()[1:3] == ["ro", "fenced"]
+    assert "The host must have unmounted" in out
+    assert run("mode", volume, "alpha", "rw")[0] == 0
+    assert node.live(volume) == {initiator("alpha"): "rw"}
+
+
+def config(run: Run, row: Fields, form: str) -> str:
+    code, out, err = run("consumer-config", row["id"], "--format", form)
+    assert (code, err) == (0, "")
+    return out
+
+
+def test_each_form_has_the_target_the_initiator_and_the_secret(run: Run) -> None:
+    (row,) = shared(run, "--ro", pair("beta"))["attachments"]
+    info = row["connection_info"]
+    for form in ("iscsiadm", "libvirt", "ipxe"):
+        text = config(run, row, form)
+        for value in (info["target_iqn"], initiator("beta")):
+            assert value in text, form
+        for key in ("auth_username", "auth_password"):
+            assert info[key] in text, form
+    ends = f"::{PORT}:0:{info['target_iqn']}"
+    assert config(run, row, "ipxe").rstrip().endswith(ends)
+
+
+def test_a_read_only_disk_of_libvirt_is_marked(run: Run) -> None:
+    both = shared(run, "--rw", pair("alpha"), "--ro", pair("beta"))["attachments"]
+    writer, reader = (ElementTree.fromstring(config(run, r, "libvirt")) for r in both)
+    assert writer.find("readonly") is None
+    assert reader.find("readonly") is not None
+    assert reader.findtext("serial") == both[1]["volume_id"]
+    for disk in (writer, reader):
+        assert disk.find("shareable") is not None
+        driver = disk.find("driver")
+        assert driver is not None
+        assert driver.get("cache") == "none"
+
+
+def test_a_read_only_disk_is_mounted_without_its_journal(run: Run) -> None:
+    both = shared(run, "--rw", pair("alpha"), "--ro", pair("beta"))["attachments"]
+    writer, reader = (config(run, row, "fstab") for row in both)
+    assert "noload" not in writer
+    assert " ext4 ro,noload," in reader
+    assert " xfs ro,norecovery," in reader
+    wwid = config(run, both[1], "multipath").split("wwid ")[1].split()[0]
+    assert f"wwn-0x{wwid[1:]} " in reader
+    assert len(wwid) == 33
+
+
+def test_a_reservation_has_no_config_and_a_reason(run: Run, node: Node) -> None:
+    volume = shared(run)["volume"]
+    row = node.services.attachments.create(CTX, NewAttachment(volume))
+    code, _, err = run("consumer-config", row.id)
+    assert (code, "is reserved and has no host" in err) == (1, True)
+
+
+def broken(run: Run, host: str, volume: str) -> tuple[list[str], str]:
+    """The steps up to the broken one, and its cure."""
+    code, out, err = run("why", host, volume)
+    assert (code, err) == (5, "")
+    *steps, cure = out.splitlines()[1:]
+    states = [step.split()[1] for step in steps]
+    assert states == ["ok"] * (len(steps) - 1) + ["BROKEN"]
+    return [step.split()[0] for step in steps], cure.removeprefix("What to do: ")
+
+
+def test_why_names_the_one_broken_step(run: Run, node: Node) -> None:
+    made = shared(run, "--rw", pair("alpha"))
+    volume, (row,) = made["volume"], made["attachments"]
+    steps, cure = broken(run, "nobody", volume)
+    assert (steps[-1], cure.split()[:2]) == ("attachment", ["lunshare", "attach"])
+    # Nothing listens at the portal of the fake target.
+    assert broken(run, "alpha", volume)[0][-1] == "portal"
+    with socket.create_server((LOOPBACK, PORT)):
+        steps, cure = broken(run, "alpha", volume)
+        before = ["volume", "attachment", "portal", "ACL", "mode", "login"]
+        assert steps == [*before, "session"]
+        assert f"consumer-config {row['id']}" in cure
+        auth = node.services.attachments.get(CTX, row["id"]).connection_info
+        assert auth is not None
+        pair_of = Auth(auth["auth_username"], auth["auth_password"])
+        session = node.target().login(volume, initiator("alpha"), pair_of)
+        assert session.alive
+        code, out, _ = run("why", "alpha", volume)
+        assert (code, "What to do" in out) == (0, False)
+        node.target().remove(volume)
+        assert broken(run, "alpha", volume)[0][-1] == "ACL"
+
+
+def test_why_says_what_is_wrong_with_the_volume(run: Run, node: Node) -> None:
+    volume = shared(run, "--rw", pair("alpha"))["volume"]
+    node.services.status_resetter.reset(CTX, volume, Reset(status="error"))
+    assert broken(run, "alpha", volume)[0] == ["volume"]
