@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pytest
 
+from lunshare.host.write_attempts import try_writes
 from tests.stands.waiting import until
 from tests.system.api import Api
 from tests.system.compute_client import SECONDS
 from tests.system.units import run
+from tests.system.volumes import BorrowVolume
 
 pytestmark = pytest.mark.system
 
 _NAME = Path("/etc/iscsi/initiatorname.iscsi")
-_SCHEMA = "/usr/share/libvirt/schemas/domaincommon.rng"
-#: libvirt's grammar of a domain, of which only the disk is looked at.
-_DISK = f"""
-<grammar xmlns="http://relaxng.org/ns/structure/1.0">
-  <include href="{_SCHEMA}"><start><ref name="disk"/></start></include>
-</grammar>
+_SCHEMA = "/usr/share/libvirt/schemas/domain.rng"
+_DOMAIN = """
+<domain type="qemu"><name>one</name><memory>65536</memory><os><type>hvm</type></os>
+<devices>{disk}</devices></domain>
 """
 
 
@@ -81,6 +81,12 @@ def shared(api: Api) -> Iterator[Shared]:
     api.must("DELETE", f"/v3/volumes/{made.volume}")
 
 
+def is_read_only(device: Path) -> bool:
+    """What the host has been told to look at; its session may not be back yet."""
+    run("iscsiadm", "-m", "session", "--rescan")
+    return run("blockdev", "--getro", str(device)).strip() == "1"
+
+
 @pytest.mark.timeout(3 * SECONDS)
 def test_a_host_writes_and_then_reads_by_what_is_printed(
     shared: Shared, tmp_path: Path
@@ -96,8 +102,7 @@ def test_a_host_writes_and_then_reads_by_what_is_printed(
     run("umount", str(tmp_path))
 
     assert "fenced" in run("lunshare", "mode", shared.volume, "here", "ro")
-    run("iscsiadm", "-m", "session", "--rescan")
-    assert run("blockdev", "--getro", str(shared.device)).strip() == "1"
+    until(lambda: is_read_only(shared.device), "the disk is read-only")
     ext4, xfs = (e for e in shared.config("fstab").splitlines() if e[0] == "/")
     assert " xfs " in xfs
     shared.mount(ext4, tmp_path)
@@ -117,11 +122,27 @@ def test_the_disk_has_the_identity_of_the_multipath_section(shared: Shared) -> N
 @pytest.mark.parametrize("mode", ["rw", "ro"])
 def test_libvirt_accepts_its_disk(shared: Shared, tmp_path: Path, mode: str) -> None:
     run("lunshare", "mode", shared.volume, "here", mode)
-    disk, schema = tmp_path / "disk.xml", tmp_path / "disk.rng"
-    disk.write_text(shared.config("libvirt"))
-    schema.write_text(_DISK)
-    run("xmllint", "--noout", "--relaxng", str(schema), str(disk))
-    assert ("<readonly/>" in disk.read_text()) == (mode == "ro")
-    disk.write_text(disk.read_text().replace("<shareable/>", "<shared/>"))
+    disk, domain = shared.config("libvirt"), tmp_path / "domain.xml"
+    domain.write_text(_DOMAIN.format(disk=disk))
+    run("xmllint", "--noout", "--relaxng", _SCHEMA, str(domain))
+    assert ("<readonly/>" in disk) == (mode == "ro")
+    domain.write_text(domain.read_text().replace("<shareable/>", "<shared/>"))
     with pytest.raises(AssertionError, match="fails to validate"):
-        run("xmllint", "--noout", "--relaxng", str(schema), str(disk))
+        run("xmllint", "--noout", "--relaxng", _SCHEMA, str(domain))
+
+
+def test_a_reader_is_proven_to_be_one(api: Api, borrow: BorrowVolume) -> None:
+    volume = borrow()
+    text = run("lunshare", "prove", volume)
+    head, *lines, same, proven = text.splitlines()
+    assert head.split() == ["COMMAND", "TARGET", "SENSE"]
+    assert [line.split()[-2:] for line in lines] == [["refused", "07/27/00"]] * 4
+    assert (same.split()[-1], proven.split(":")[0]) == ("before.", "Proven")
+    assert api.must("GET", f"/v3/attachments?volume_id={volume}") == {"attachments": []}
+
+
+def test_a_disk_that_can_be_written_is_not_proven(shared: Shared) -> None:
+    """The same commands are accepted from a writer, and change nothing."""
+    shared.login()
+    attempts, changed = try_writes(str(shared.device))
+    assert ([attempt.sense for attempt in attempts], changed) == ([""] * 4, False)

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from lunshare.agent.cli import commands, connect, consumer, sharing, users, why
+from lunshare.agent.cli import commands, connect, consumer, prove, sharing, users, why
 from lunshare.agent.cli.client import NodeClient, Refused, Unreachable
 from lunshare.host.initiator import InitiatorError
 
@@ -23,8 +23,9 @@ exit codes:
   2  the command line is wrong
   3  no node answers at the endpoint
   4  explain: no pool would get such a volume
-  5  hosts, why: the target differs from the database, or the host has no session
-  6  connect, disconnect: this host cannot log in, or its disk is in use
+  5  hosts, why: the target differs from the database, or the host has no session;
+     prove: the target has accepted a write
+  6  connect, disconnect, prove: this host cannot log in, or its disk is in use
   7  handover, mode: it has failed, or a write hangs and it is pending
 """
 
@@ -94,6 +95,7 @@ def _parser() -> argparse.ArgumentParser:
         consumer.consumer_config,
         commands.hosts,
         why.why,
+        prove.prove,
         commands.handover,
         commands.explain,
         commands.errors,
@@ -123,6 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     sharing.describe(parsers)
     consumer.describe(parsers["consumer-config"])
     why.describe(parsers["why"])
+    prove.describe(parsers["prove"])
     _orphans(parsers["recover"], parsers["delete-orphan"])
     connect.describe(parsers["connect"], parsers["disconnect"])
     parsers["messages"].add_argument(

@@ -273,7 +273,7 @@ def mode_change(changed: ModeChange) -> View:
         return {"host_must": host_must}
     host_must = (
         "have unmounted, or mounted ro, what it wrote, since its writes fail now; run"
-        f" {_RESCAN}, which prints 1"
+        f" {_RESCAN}, which prints 1 when its session is back"
     )
     if changed.pending is None:
         return {"fence": "fenced", "host_must": host_must}
