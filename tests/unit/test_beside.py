@@ -47,7 +47,7 @@ def test_the_end_has_the_output_of_what_failed_and_the_last_line_names_it(
 
 
 def test_a_phase_of_one_target_writes_directly_and_all_passed(tmp_path: Path) -> None:
-    result = run(tmp_path, "good-1", "--next", "good-2", "--then", "good-3")
+    result = run(tmp_path, "good-1", "--next", "good-2,good-3")
     assert result.returncode == 0
     assert result.stdout.splitlines()[-1] == "== all 3 targets passed"
     assert "good-1 writes" in result.stdout
