@@ -35,8 +35,9 @@ from lunshare.agent.model.states import (
 from lunshare.drivers.values import PortalHost, host_address
 
 #: Attachments of a volume and of the node. No quota counts them, and each may have a
-#: connector of 8 KiB.
-MAX_OF_VOLUME, MAX_ROWS = 1_024, 100_000
+#: connector of 8 KiB. Some thousand hosts of a cluster may share one disk; the check
+#: reads an index entry for each (9,900 of them: 2.4 ms; 1,000: 0.1 ms).
+MAX_OF_VOLUME, MAX_ROWS = 4_096, 100_000
 
 _A = VOLUME_ATTACHMENT.c
 _HERE = _A.deleted == sa.false()
