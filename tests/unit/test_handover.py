@@ -11,16 +11,24 @@ from threading import Barrier
 import pytest
 
 from lunshare.agent.model.errors import AgentError, BackendFailed, Conflict, NotFound
-from lunshare.agent.model.records import Attachment, Mode, NewAttachment, Volume
+from lunshare.agent.model.records import Attachment, Mode, NewAttachment, Page, Volume
 from lunshare.agent.model.states import AttachStatus, VolumeStatus
 from lunshare.agent.service.attachments.handover import NewHandover
 from lunshare.agent.service.volumes.reset_status import Reset
 from lunshare.drivers.errors import DeadlineExceeded, TargetFailed
 from lunshare.drivers.targets.fake import FakeTarget
-from tests.stands.node import CTX, Node, attach, initiator, node_fixture
+from tests.stands.node import (
+    CTX,
+    Node,
+    attach,
+    failing_once,
+    initiator,
+    node_fixture,
+)
 
 RO, RW = Mode.RO, Mode.RW
 ALPHA, BETA = initiator("alpha"), initiator("beta")
+MANY = Page(None, 100)
 HANGS = DeadlineExceeded("a write in progress", 1.0)
 
 node = node_fixture(forget_storage=True)
@@ -109,6 +117,18 @@ def test_nobody_is_promoted_while_a_write_hangs(
     node.assembly.reconcile.run()
     assert status(node, volume) == "done"
     assert node.live(volume.id)[BETA] == RW
+
+
+def test_a_writer_that_hangs_keeps_no_other_one_writing(
+    node: Node, volume: Volume, alpha: Attachment, beta: Attachment
+) -> None:
+    gamma = attach(node, volume, "gamma")
+    with failing_once(node.target().failures, "apply.before"):
+        assert hand_over(node, beta)["handover"]["status"] == "fence pending"
+    assert list(node.live(volume.id).values()).count(RW) == 1
+    rows = {row.id: row.is_fencing for row in node.services.attachments.list(CTX, MANY)}
+    assert sorted((rows[alpha.id], rows[gamma.id])) == [False, True]
+    assert hand_over(node, beta)["handover"]["status"] == "done"
 
 
 def test_the_same_request_goes_on(

@@ -19,6 +19,7 @@ from tests.stands.node import (
     CTX,
     Node,
     attach,
+    failing_once,
     host_connector,
     initiator,
     is_counted,
@@ -105,6 +106,20 @@ def test_a_node_that_starts_again_finishes_the_fence(
     node.start()
     assert node.live(volume.id) == {ALPHA: RO, BETA: RO}
     assert stored(node, row).former_initiator is None
+
+
+def test_a_fence_that_hangs_keeps_no_other_one_waiting(
+    node: Node, volume: Volume
+) -> None:
+    rows = [attach(node, volume, host) for host in ("alpha", "gamma")]
+    with node.target().failures.fail("apply.before", HANGS):
+        assert all(change(node, row, RO).pending for row in rows)
+    with (
+        failing_once(node.target().failures, "apply.before"),
+        pytest.raises(BackendFailed),
+    ):
+        node.services.mode_changes.finish(volume.id)
+    assert [*node.live(volume.id).values()].count(RW) == 1
 
 
 def test_immediate_says_that_writes_may_land_and_fences_in_the_background(

@@ -168,21 +168,29 @@ class Handovers:
         )
 
     def _fence(self, volume_id: str, state: State, rows: list[Attachment]) -> bool:
-        """Wait for the writes of who leaves; False: they may still land."""
+        """Wait for the writes of who leaves; False: they may still land.
+
+        A host whose write hangs keeps no other one from being fenced.
+        """
+        reasons = []
         for row in rows:
-            if row.id not in state["pending"]:
-                continue
-            try:
-                if row.status in ENDING:
-                    self._access.delete(row.id)
-                else:
-                    self._access.detach_replaced(row)
-            except BackendFailed as error:
-                with self._db.writing() as connection:
-                    changed = {**state, "reason": str(error)}
-                    write_fences.write_handover(connection, volume_id, changed)
-                return False
-        return True
+            if row.id in state["pending"]:
+                try:
+                    self._end_writing(row)
+                except BackendFailed as error:
+                    reasons.append(str(error))
+        if reasons:
+            with self._db.writing() as connection:
+                changed = {**state, "reason": reasons[0]}
+                write_fences.write_handover(connection, volume_id, changed)
+        return not reasons
+
+    def _end_writing(self, row: Attachment) -> None:
+        """:raises BackendFailed: its writes may still land."""
+        if row.status in ENDING:
+            self._access.delete(row.id)
+        else:
+            self._access.detach_replaced(row)
 
     def _promote(self, volume_id: str) -> None:
         """Commit that the follower may write, let it, and commit that it is done."""

@@ -79,8 +79,14 @@ class ModeChanges:
         with self._locks.volume(volume_id, "a fence"):
             with self._db.reading() as connection:
                 rows = attachments.writers(connection, volume_id)
+            errors = []
             for row in rows:
-                self._access.detach_replaced(row)
+                try:
+                    self._access.detach_replaced(row)
+                except BackendFailed as error:
+                    errors.append(error)
+        if errors:
+            raise errors[0]
 
     def _start_fence(self, ctx: RequestContext, attachment_id: str) -> Attachment:
         """Commit that the host may not write any more.
