@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -245,6 +246,22 @@ def test_known_clients_do_not_queue_behind_wrong_passwords(
             answer = running.basic("root", "GET", "/v3/types", headers=other)
             assert answer.status == 200
             assert time.monotonic() - began < 1
+
+
+def test_known_clients_do_not_wait_for_those_that_read_no_answer(running: Running):
+    """The document needs no password, and is the largest answer that does not."""
+    document = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    assert running.basic("root", "GET", "/v3/types").status == 200
+    with contextlib.ExitStack() as strangers:
+        for _ in range(440):
+            wire = strangers.enter_context(socket.socket())
+            wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            wire.connect(("127.0.0.1", running.port))
+            wire.sendall(20 * document)
+        for _ in range(20):
+            began = time.monotonic()
+            assert running.basic("root", "GET", "/v3/types").status == 200
+            assert time.monotonic() - began < 2
 
 
 def cpu(running: Running) -> float:

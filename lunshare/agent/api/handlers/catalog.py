@@ -7,6 +7,7 @@ The versions and the document of the API need no token.
 
 from __future__ import annotations
 
+import functools
 from importlib import resources
 from typing import Any
 
@@ -72,8 +73,13 @@ def version(call: Call) -> Answer:
 
 def document(call: Call) -> Answer:
     """GET /openapi.json: describe every route, body and answer (OpenAPI 3.1)"""
-    file = resources.files("lunshare.agent.api").joinpath("openapi.json")
-    return Answer(200, orjson.Fragment(file.read_bytes()))
+    return Answer(200, orjson.Fragment(_document_bytes()))
+
+
+@functools.cache
+def _document_bytes() -> bytes:
+    """Return the document: whoever asks for it needs no token."""
+    return resources.files("lunshare.agent.api").joinpath("openapi.json").read_bytes()
 
 
 def zones(call: Call) -> Answer:
