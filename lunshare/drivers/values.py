@@ -64,7 +64,10 @@ def iscsi_name(text: object, name: str = "initiator") -> str:
 
 
 def host_address(value: object) -> str | None:
-    """Return an IP address of one host in its canonical form; None if it is none."""
+    """Return an IP address of one host in its canonical form; None if it is none.
+
+    One that is mapped from IPv4 is that of IPv4, with which the host connects.
+    """
     if not isinstance(value, str):
         return None
     try:
@@ -72,6 +75,7 @@ def host_address(value: object) -> str | None:
     except ValueError:
         return None
     scoped = getattr(number, "scope_id", None) is not None
+    number = getattr(number, "ipv4_mapped", None) or number
     if number.is_unspecified or number.is_multicast or scoped:
         return None
     return str(number)

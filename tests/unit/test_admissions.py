@@ -59,12 +59,22 @@ def test_what_is_no_address_of_a_host_admits_nobody(node: Node, address: Any) ->
     assert node.assembly.reconcile.run().changed == []
 
 
-def test_two_forms_of_an_address_are_one(node: Node) -> None:
+@pytest.mark.parametrize(
+    ("form", "plain"),
+    [
+        ("2001:DB8:0::1", "2001:db8::1"),
+        ("::ffff:192.0.2.9", "192.0.2.9"),
+        ("::FFFF:C000:209", "192.0.2.9"),
+    ],
+)
+def test_two_forms_of_an_address_are_one(node: Node, form: str, plain: str) -> None:
+    """One that is mapped from IPv4 arrives as IPv4."""
     volume = node.shared_volume()
-    row = attach(node, volume, host(1, "2001:DB8:0::1"))
-    attach(node, volume, host(2, "2001:db8::1"))
+    row = attach(node, volume, host(1, form))
+    assert admitted(node) == {plain}
+    attach(node, volume, host(2, plain))
     node.services.attachments.delete(CTX, row.id)
-    assert admitted(node) == {"2001:db8::1"}
+    assert admitted(node) == {plain}
 
 
 def test_it_is_admitted_before_the_access_opens_and_until_it_is_closed(

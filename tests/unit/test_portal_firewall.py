@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lunshare.drivers.base import Root
-from lunshare.drivers.errors import Misconfigured, Unsupported
+from lunshare.drivers.errors import InvalidValue, Misconfigured, Unsupported
 from lunshare.drivers.targets.lio import LioTarget
 from lunshare.drivers.values import PortalHost
 
@@ -193,3 +193,21 @@ def test_refused_connections_are_logged_when_there_are_more(
     assert driver.portal_guard.sources == ("198.51.100.7 to 192.0.2.10",)
     assert caplog.text.count("connections refused at the portals") == 1
     assert "3, the last from 198.51.100.7" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("192.0.2.1/24", "without bits behind its prefix"),
+        ("hosts.example.com", "such as 192.0.2.0/24"),
+        ("", "such as 192.0.2.0/24"),
+        ("::ffff:192.0.2.0/120", "IPv4 network"),
+        ("fe80::%eth0/64", "such as 192.0.2.0/24"),
+    ],
+)
+def test_a_network_that_would_admit_nobody_is_refused(
+    root: NodeRoot, text: str, remedy: str
+) -> None:
+    with pytest.raises(InvalidValue, match=remedy) as refused:
+        target(root, initiator_networks=["198.51.100.0/24", text])
+    assert "initiator_networks" in str(refused.value)

@@ -199,8 +199,14 @@ def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
 
     :raises InvalidValue: it is not one.
     """
+    remedy = "give a network such as 192.0.2.0/24, without bits behind its prefix"
     try:
-        return ipaddress.ip_network(text)
+        network = ipaddress.ip_network(text)
     except ValueError:
-        remedy = "give a network such as 192.0.2.0/24, without bits behind its prefix"
         raise InvalidValue("initiator_networks", text, remedy) from None
+    first = network.network_address
+    if getattr(first, "scope_id", None) is not None:
+        raise InvalidValue("initiator_networks", text, remedy)
+    if getattr(first, "ipv4_mapped", None) is not None:
+        raise InvalidValue("initiator_networks", text, "name the IPv4 network")
+    return network
