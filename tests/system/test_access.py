@@ -99,6 +99,23 @@ def test_discovery_shows_a_host_only_its_own_targets(
     assert _discovered(host("outsider"), portal) == set()
 
 
+def test_a_secret_for_discovery_hides_a_hosts_targets_from_who_knows_its_name(
+    api: Api, volume: str, host: MakeHost
+) -> None:
+    """As operations.md says; the logins of hosts need no discovery."""
+    one = host("one")
+    info = api.attach(volume, one)["connection_info"]
+    portal = info["target_portal"]
+    assert _discovered(one, portal) == {volume}
+    with _secret_for_discovery(Auth("discovery", "secret-of-this-node")) as auth:
+        assert not one.refused(info)
+        with pytest.raises(subprocess.CalledProcessError):
+            _discovered(one, portal)
+        who = f"{auth.username}%{auth.password}@"
+        assert _discovered(one, who + portal) == {volume}
+    assert _discovered(one, portal) == {volume}
+
+
 def test_foreign_targets_do_not_change(
     api: Api, volume: str, host: MakeHost, foreign: Foreign
 ) -> None:
@@ -188,6 +205,19 @@ def _discovered(host: Host, portal: str) -> set[str]:
         timeout=60,
     )
     return set(re.findall(rf"Target:{re.escape(PREFIX)}(\S+)", done.stdout))
+
+
+@contextlib.contextmanager
+def _secret_for_discovery(auth: Auth) -> Iterator[Auth]:
+    """The kernel demands it of every discovery at any portal of the node."""
+    settings = Path("/sys/kernel/config/target/iscsi/discovery_auth")
+    for name, value in (("userid", auth.username), ("password", auth.password)):
+        (settings / name).write_text(value)
+    (settings / "enforce_discovery_auth").write_text("1")
+    yield auth
+    (settings / "enforce_discovery_auth").write_text("0")
+    for name in ("userid", "password"):
+        (settings / name).write_text("NULL")
 
 
 @contextlib.contextmanager

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,8 @@ pytestmark = pytest.mark.system
 pytest_plugins = ["tests.system.lio_fixtures"]
 
 _TURNS = 25
+_OTHER_PORT = PORT + 2
+_LOGIN_TIMEOUT = 15  # TA_LOGIN_TIMEOUT (drivers/target/iscsi)
 
 # Modes
 
@@ -190,6 +194,22 @@ def test_portal_is_created_while_the_last_of_its_address_is_removed(
 
 
 # Foreign targets
+
+
+def test_a_silent_connection_delays_logins_at_its_own_port_only(
+    helper: HelperProcess, make: Make
+) -> None:
+    here, there = make(), make()
+    there.driver = target(helper, port=_OTHER_PORT)
+    seconds = []
+    for node in (here, there):
+        node.apply(a="rw")
+    with socket.create_connection(("127.0.0.1", PORT)):
+        for node, port in ((there, _OTHER_PORT), (here, PORT)):
+            began = time.monotonic()
+            node.login("a", portal=f"127.0.0.1:{port}")
+            seconds.append(time.monotonic() - began)
+    assert seconds[0] < _LOGIN_TIMEOUT / 2 < seconds[1], seconds
 
 
 def test_foreign_targets_are_neither_listed_nor_changed(node: Node) -> None:
