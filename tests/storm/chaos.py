@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.storm import hosts, queries, volumes
+from tests.storm import hosts, modes, queries, volumes
 from tests.storm.client import Client, Race
 from tests.storm.world import BACKENDS, World
 
@@ -47,6 +47,8 @@ OPERATIONS: list[tuple[Callable[[Client], None], int]] = [
     (hosts.connect, 5),
     (hosts.complete, 6),
     (hosts.detach, 12),
+    (modes.change_mode, 10),
+    (modes.hand_over, 10),
     (hosts.write, 18),
     (queries.lists, 5),
     (queries.types, 1),

@@ -40,10 +40,15 @@ class Attached:
 
 def attach(client: Client, volume_id: str) -> None:
     """With a connector at once, or reserved first."""
+    mode = client.rng.choice(["rw", "ro"])
+    attach_host(client, volume_id, client.rng.choice("ab"), mode)
+
+
+def attach_host(client: Client, volume_id: str, letter: str, mode: str) -> None:
+    """Attach one of the two hosts of this client, unless it has many attachments."""
     if len(client.attached) >= _MOST:
         return
-    mode = client.rng.choice(["rw", "ro"])
-    initiator = f"iqn.2020-01.org.storm:h{client.number}{client.rng.choice('ab')}"
+    initiator = f"iqn.2020-01.org.storm:h{client.number}{letter}"
     connects = client.rng.random() < 0.75
     # Two reservations without an instance are the same request, and after a kill the
     # second client could get the one of the first.

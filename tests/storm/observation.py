@@ -40,7 +40,7 @@ class Observation:
         return {
             ident: row["status"]
             for ident, row in rows
-            if row["status"] in GOING and not opened(row)
+            if "fence" in row or (row["status"] in GOING and not opened(row))
         }
 
     @property
