@@ -23,6 +23,7 @@ from lunshare.agent.db.sqlite.engine import PROBE_SECONDS, Database
 from lunshare.agent.model.quota_table import RESOURCES
 from lunshare.agent.service.attachments import unanswered
 from lunshare.agent.service.attachments.access import Access
+from lunshare.agent.service.attachments.fencing import Fences
 from lunshare.agent.service.attachments.handover import Handovers
 from lunshare.agent.service.attachments.legacy import LegacyActions
 from lunshare.agent.service.attachments.mode_change import ModeChanges
@@ -158,6 +159,9 @@ class Parts:
         self.legacy = LegacyActions(*shared, rows=self.attachments, gate=self.gate)
         self.mode_changes = ModeChanges(*shared, jobs=self.jobs)
         self.handovers = Handovers(*shared, changes=self.mode_changes, gate=self.gate)
+        self.fences = Fences(
+            *shared, backends=self.backends, jobs=self.jobs, patient=self._threads
+        )
 
     def _create_disks(self) -> None:
         """Volumes and snapshots: created, listed, deleted."""
@@ -254,6 +258,7 @@ class Parts:
             *self._ground,
             access=self.access,
             handovers=self.handovers,
+            fences=self.fences,
             node=self.node,
             measured=self.recorded.reconciled,
             recovery=recovery,
@@ -318,6 +323,7 @@ class Parts:
             legacy=self.legacy,
             mode_changes=self.mode_changes,
             handovers=self.handovers,
+            fences=self.fences,
             transfers=Transfers(self.database, self.quotas),
             recorded=self.recorded,
             metrics=self._metrics(),

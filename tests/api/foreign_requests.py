@@ -184,4 +184,5 @@ UNOWNED = {
     "/qos-specs/{id}/disassociate": _OPERATED,
     "/qos-specs/{id}/disassociate_all": _OPERATED,
     "/lunshare/orphans/{kind}/{id}": _OPERATED,
+    "/lunshare/fences/{host}": _OPERATED,
 }

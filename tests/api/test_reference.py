@@ -11,6 +11,7 @@ import pytest
 
 from lunshare.agent.api.handlers import (
     catalog,
+    fences,
     quotas,
     services,
     snapshot_actions,
@@ -30,7 +31,7 @@ REFUSED = (
     catalog.enable_cluster,
     catalog.disable_cluster,
 )
-#: The id is that of a project or a class, which is not looked up.
+#: The id is that of a project, a class or a host, which is not looked up.
 NOT_LOOKED_UP = (
     type_access.set_default,
     type_access.unset_default,
@@ -40,6 +41,8 @@ NOT_LOOKED_UP = (
     quotas.delete,
     quotas.show_class,
     quotas.update_class,
+    fences.fence,
+    fences.unfence,
 )
 
 

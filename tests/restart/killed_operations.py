@@ -27,6 +27,7 @@ from tests.restart.killing import MANY, attach_request, let_end
 from tests.stands.node import CTX, Node, host_connector
 from tests.stands.waiting import until
 
+FENCED = "fenced"
 FORMER = "former"  # the host of the writer that hands over
 
 
@@ -202,6 +203,53 @@ def _hand_over(node: Node, scene: Scene, force: bool) -> None:
     node.services.handovers.hand_over(CTX, new)
 
 
+def _fence(node: Node, host: str = "lonely", writes_only: bool = False) -> None:
+    """Another host than the one with a session."""
+    node.services.fences.fence(CTX, host, writes_only)
+    let_end(node)
+
+
+def _unfence(node: Node, host: str = "lonely") -> None:
+    node.services.fences.fence(CTX, host)
+    node.services.fences.unfence(CTX, host)
+    let_end(node)
+
+
+def _fence_attached(node: Node, scene: Scene) -> None:
+    """Its intent is committed while the target opens the access."""
+    new = attach_request(scene.volume.id, FENCED, "rw")
+    with (
+        ThreadPoolExecutor(2) as clients,
+        node.target().failures.hold("apply.created") as gate,
+    ):
+        attached = clients.submit(node.services.attachments.create, CTX, new)
+        until(lambda: gate.reached.is_set() or attached.done())
+        fenced = clients.submit(_fence, node, FENCED)
+        until(lambda: fenced.done() or node.services.fences.list(CTX))
+        gate.open.set()
+        for job in (attached, fenced):
+            with contextlib.suppress(AgentError):
+                job.result()
+
+
+def _unfence_reader(node: Node, scene: Scene) -> None:
+    """While it was fenced, the policy has become one that does not name it."""
+    take = node.services.attachments.create
+    take(CTX, attach_request(scene.volume.id, FENCED, "rw"))
+    node.services.fences.fence(CTX, FENCED)
+    policy = {"lunshare:writers": "writer"}
+    with contextlib.suppress(AgentError):  # it is pending, for its job was killed
+        node.services.metadata.change(CTX, scene.volume.id, lambda _: policy)
+    node.services.fences.unfence(CTX, FENCED)
+    let_end(node)
+
+
+def _fence_fails(node: Node, scene: Scene) -> None:
+    error = TargetFailed(scene.volume.id, "because of the test")
+    with node.target().failures.fail("apply.closed", error):
+        _fence(node)
+
+
 OPERATIONS: dict[str, Operation] = {
     **LEGACY,
     **QUOTAS,
@@ -261,6 +309,12 @@ OPERATIONS: dict[str, Operation] = {
     "failed promotion": _promotion_fails,
     "handover": lambda n, s: _hand_over(n, s, force=False),
     "forced handover": lambda n, s: _hand_over(n, s, force=True),
+    "fence": lambda n, s: _fence(n),
+    "fence of writing": lambda n, s: _fence(n, writes_only=True),
+    "fence of a host that is being attached": _fence_attached,
+    "unfence": lambda n, s: _unfence(n),
+    "unfence that ends as a reader": _unfence_reader,
+    "failed fence": _fence_fails,
     "detach": lambda n, s: n.services.attachments.delete(CTX, s.reader),
     "last detach": lambda n, s: n.services.attachments.delete(CTX, s.only),
     "failed change of connector": _change_of_connector_fails,

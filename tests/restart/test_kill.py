@@ -17,6 +17,7 @@ from lunshare.agent.model.records import Attachment, Volume
 from lunshare.agent.model.states import (
     WANTED,
     AttachStatus,
+    FenceKind,
     SnapshotStatus,
     VolumeStatus,
 )
@@ -90,6 +91,9 @@ def _assert_consistent(node: Node) -> None:
     going = {AttachStatus.DETACHING, AttachStatus.ERROR_DETACHING}
     assert not going & {row.status for row in rows}
     assert {row.former_initiator for row in rows} <= {None}
+    assert {f.status for f in node.services.fences.list(CTX)} <= {"fenced"}
+    fenced = {f.host for f in node.services.fences.list(CTX)}
+    assert {row.attached_host for row in rows if row.fence} <= fenced
     failed = [row for row in rows if row.status is AttachStatus.ERROR_ATTACHING]
     assert [row for row in failed if not row.answered] == []
 
@@ -100,7 +104,10 @@ def _assert_admitted(node: Node, rows: list[Attachment]) -> None:
         wanted = {
             (row.connector or {})["ip"]
             for row in rows
-            if row.initiator and row.status in WANTED and _backend(node, row) == name
+            if row.initiator
+            and row.status in WANTED
+            and row.fence is not FenceKind.ALL
+            and _backend(node, row) == name
         }
         assert node.target(name).storage.admitted == wanted
 

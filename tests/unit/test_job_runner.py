@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lunshare.agent.model.records import NewVolume
-from lunshare.agent.service.jobs.job_runner import JobRunner
+from lunshare.agent.service.jobs.job_runner import JobPool, JobRunner
 from lunshare.drivers.fake import fake_storage
 from tests.stands.node import CTX, Node
 from tests.stands.waiting import until
@@ -94,7 +94,7 @@ def test_runs_without_a_thread_are_cancelled_at_the_stop() -> None:
     second = jobs.submit(step, "a", "one")
     ending = threading.Thread(target=jobs.stop)
     ending.start()
-    until(lambda: jobs._pools[("one", False)]._shutdown)
+    until(lambda: jobs._pools[("one", JobPool.DISKS)]._shutdown)
     gate.set()
     ending.join(20)
     first.result(20)

@@ -150,7 +150,8 @@ _ATTACHMENT = {
     },
 }
 ATTACHMENT = shown(
-    _ATTACHMENT, maybe={"status_reason": TEXT, "fence": words(["fence pending"])}
+    _ATTACHMENT,
+    maybe={"status_reason": TEXT, "fence": words(["fenced", "fence pending"])},
 )
 CHANGED_ATTACHMENT = shown(
     _ATTACHMENT,

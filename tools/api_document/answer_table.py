@@ -13,6 +13,7 @@ from typing import Any
 from lunshare.agent.api.handlers import (
     attachments,
     catalog,
+    fences,
     health,
     manageable,
     messages,
@@ -52,6 +53,7 @@ _TYPE = one("volume_type", shows.VOLUME_TYPE)
 _SPECS = one("extra_specs", TEXTS)
 _TRANSFER = one("transfer", shows.TRANSFER)
 _MESSAGE = one("message", shows.MESSAGE)
+_FENCE = one("fence", operators.FENCE)
 _VERSIONS = rows("versions", operators.API_VERSION)
 _ALIVE = one("status", {"const": "ok"})
 _DEFAULT_TYPE = one("default_type", operators.DEFAULT_TYPE)
@@ -170,6 +172,10 @@ BODIES: Mapping[Callable[..., Any], Schema] = {
     messages.show: _MESSAGE,
     operator_resources.wipes: rows("wipes", operators.WIPE),
     operator_resources.hosts: rows("hosts", operators.HOST_ACCESS),
+    fences.index: rows("fences", operators.FENCE),
+    fences.show: _FENCE,
+    fences.fence: _FENCE,
+    fences.unfence: _FENCE,
     operator_resources.orphans: rows("orphans", operators.ORPHAN),
     operator_resources.recover: _WRITTEN_VOLUME,
 }

@@ -156,6 +156,29 @@ HOST_ACCESS = shown(
         "problem": null(TEXT),
     }
 )
+_FENCED = shown(
+    {
+        "volume_id": ID,
+        "attachment_id": ID,
+        "host": null(TEXT),
+        "initiator": TEXT,
+        "mode": words(["ro", "rw"]),
+        "status": words(["fenced", "fence pending", "open", "pending"]),
+        "fenced_at": null(TIME),
+        "fencing_generation": NUMBER,
+        "reason": null(TEXT),
+    }
+)
+FENCE = shown(
+    {
+        "host": TEXT,
+        "fence": {"type": ["string", "null"], "enum": ["all", "writes", None]},
+        "status": words(["fenced", "fence pending", "unfenced", "pending"]),
+        "since": null(TIME),
+        "initiators": many(TEXT),
+        "volumes": many(_FENCED),
+    }
+)
 ORPHAN = shown({"kind": TEXT, "id": TEXT, "backend": TEXT, "where": TEXT})
 WIPE = shown(
     {"name": TEXT, "backend": TEXT, "size": NUMBER, "left": NUMBER, "percent": NUMBER}

@@ -254,6 +254,8 @@ RULES = (
          "See zones, extensions, filters and limits. Cinder has no rule for it."),
     Rule("lunshare:operate", ADMIN,
          "What only this node has: hosts, orphans, wipes, health, explain."),
+    Rule("lunshare:fence", ADMIN,
+         "Take the access of a host to every volume, or give it back."),
     Rule("lunshare:metrics", ADMIN,
          "Read the metrics. metrics_listen has addresses at which no rule is asked."),
 )

@@ -16,6 +16,7 @@ from lunshare.agent.api.exchange import Handler, Version
 from lunshare.agent.api.handlers import (
     attachments,
     catalog,
+    fences,
     health,
     manageable,
     messages,
@@ -226,6 +227,10 @@ ROUTES: tuple[Route, ...] = (
     Route("DELETE", "/v3/messages/{id}", _MESSAGES, messages.delete, "message:delete", (204,), (404,)),
     Route("GET", "/v3/lunshare/wipes", _V0, operator_resources.wipes, "lunshare:operate", (200,), (500, 503)),
     Route("GET", "/v3/lunshare/hosts", _V0, operator_resources.hosts, "lunshare:operate", (200,), (400, 404)),
+    Route("GET", "/v3/lunshare/fences", _V0, fences.index, "lunshare:fence", (200,), ()),
+    Route("GET", "/v3/lunshare/fences/{host}", _V0, fences.show, "lunshare:fence", (200,), (400, 404)),
+    Route("PUT", "/v3/lunshare/fences/{host}", _V0, fences.fence, "lunshare:fence", (200, 202), (400, 413)),
+    Route("DELETE", "/v3/lunshare/fences/{host}", _V0, fences.unfence, "lunshare:fence", (200, 202), (400,)),
     Route("GET", "/v3/lunshare/orphans", _V0, operator_resources.orphans, "lunshare:operate", (200,), (500,)),
     Route("POST", "/v3/lunshare/orphans", _V0, operator_resources.recover, "lunshare:operate", (202,), (400, 404, 409, 413, 500)),
     Route("DELETE", "/v3/lunshare/orphans/{kind}/{id}", _V0, operator_resources.delete_orphan, "lunshare:operate", (204,), (404, 409, 500)),

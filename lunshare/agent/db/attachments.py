@@ -30,6 +30,7 @@ from lunshare.agent.model.states import (
     POSSIBLE,
     WANTED,
     AttachStatus,
+    FenceKind,
     attachment_may_change,
 )
 from lunshare.drivers.values import PortalHost, host_address
@@ -78,15 +79,31 @@ _WRITERS = _FIELDS.prepared(
     _ALL.where(_THIS, _HERE, MAY_WRITE).order_by(*_AGE),
     index="attachments_that_may_write",
 )
-_ANY_WANTED = Prepared(
-    sa.select(_A.id)
-    .where(
-        _THIS,
-        _HERE,
-        _A.initiator.is_not(None),
-        sa.or_(*(_A.attach_status == status for status in sorted(WANTED))),
+# As wanted_state.list_accesses has it.
+_HAS_ACCESS = (
+    _HERE,
+    _A.initiator.is_not(None),
+    sa.or_(*(_A.attach_status == status for status in sorted(WANTED))),
+    sa.or_(_A.fence.is_(None), _A.fence == FenceKind.WRITES),
+)
+_BY_NAME = tuple(
+    _FIELDS.prepared(
+        _ALL.where(
+            column == sa.bindparam("name"),
+            _HERE,
+            *([_A.former_initiator.is_not(None)] if "former" in index else ()),
+        ),
+        index=index,
     )
-    .limit(1),
+    for column, index in (
+        (_A.attached_host, "attachments_by_host"),
+        (_A.initiator, "attachments_by_initiator"),
+        (_A.former_initiator, "attachments_by_former_initiator"),
+        (_A.former_host, "attachments_by_former_host"),
+    )
+)
+_ANY_WANTED = Prepared(
+    sa.select(_A.id).where(_THIS, *_HAS_ACCESS).limit(1),
     # Named for the same reason: the other one has every host that is detaching.
     index="attachments_of_volume",
 )
@@ -104,9 +121,7 @@ _TOTAL = Prepared(
 # In the words of the index: SQLite uses it for this expression only.
 _ADDRESS: sa.ColumnElement[str] = sa.literal_column("json_extract(connector, '$.ip')")
 _HAS_HOST = (
-    _HERE,
-    _A.initiator.is_not(None),
-    sa.or_(*(_A.attach_status == status for status in sorted(WANTED))),
+    *_HAS_ACCESS,
     VOLUMES.c.id == _A.volume_id,
     VOLUMES.c.backend == sa.bindparam("backend"),
 )
@@ -246,6 +261,16 @@ def of_initiator(
     return _OF_INITIATOR.rows(connection, which)
 
 
+def of_host(connection: sa.Connection, name: str) -> list[Attachment]:
+    """Return the complete attachments that have a host or initiator of this name.
+
+    Also as the initiator that their connector has replaced.
+    """
+    which = {"name": name}
+    rows = [row for select in _BY_NAME for row in select.rows(connection, which)]
+    return list({row.id: row for row in rows}.values())
+
+
 def legacy(connection: sa.Connection, volume_id: str) -> list[Attachment]:
     """Return those that actions of a volume made, complete and oldest first."""
     return _LEGACY.rows(connection, {"volume_id": volume_id})
@@ -344,6 +369,13 @@ def set_values(connection: sa.Connection, attachment_id: str, **values: Any) -> 
     columns = _FIELDS.named({**values, "updated_at": now()})
     statement = _update(frozenset(columns))
     statement.write(connection, {**columns, "_id": attachment_id})
+
+
+def set_fenced(connection: sa.Connection, attachment_id: str, fence: FenceKind) -> None:
+    """Note that the target has closed what this fence takes, if it is still the one."""
+    row = get(connection, attachment_id)
+    if row is not None and row.fence is fence:
+        set_values(connection, attachment_id, fenced_at=now())
 
 
 def remove(

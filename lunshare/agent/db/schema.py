@@ -19,7 +19,12 @@ import sqlalchemy as sa
 
 from lunshare.agent.db import triggers
 from lunshare.agent.model.records import Mode
-from lunshare.agent.model.states import AttachStatus, SnapshotStatus, VolumeStatus
+from lunshare.agent.model.states import (
+    AttachStatus,
+    FenceKind,
+    SnapshotStatus,
+    VolumeStatus,
+)
 
 METADATA = sa.MetaData()
 M = TypeVar("M", bound=enum.StrEnum)
@@ -180,6 +185,10 @@ VOLUME_ATTACHMENT = sa.Table(
     _text("legacy"),
     sa.Column("announced", sa.Boolean, nullable=False, server_default="0"),
     _text("user_id"),
+    # What a row of host_fences takes from its host; when the target has answered.
+    _member("fence", FenceKind, nullable=True, length=8),
+    _time("fenced_at"),
+    _text("former_host"),  # whose access it was that is leaving
 )
 
 TRANSFERS = sa.Table(
@@ -332,6 +341,17 @@ WRITE_FENCES = sa.Table(
     sa.Column("generation", sa.Integer, nullable=False),
     sa.Column("handover", JsonText),
 )
+# Hosts that are fenced, also before they have an attachment. ``name`` is the one that
+# the request gave, or an initiator that this host had: the kernel knows no other name.
+HOST_FENCES = sa.Table(
+    "host_fences",
+    METADATA,
+    sa.Column("name", sa.String(255), primary_key=True),
+    sa.Column("host", sa.String(255), primary_key=True),
+    _member("fence", FenceKind, length=8),
+    sa.Column("created_at", sa.DateTime, nullable=False),
+)
+sa.Index("host_fences_of_host", HOST_FENCES.c.host)
 triggers.attach(METADATA)
 
 
@@ -373,6 +393,15 @@ sa.Index(
 )
 _live("attachments_page", VOLUME_ATTACHMENT, "created_at", "id")
 _live("attachments_of_instance", VOLUME_ATTACHMENT, "instance_uuid")
+# A fence names a host, on every volume.
+_live("attachments_by_host", VOLUME_ATTACHMENT, "attached_host")
+_live("attachments_by_initiator", VOLUME_ATTACHMENT, "initiator")
+for _former in ("former_initiator", "former_host"):
+    sa.Index(
+        f"attachments_by_{_former}",
+        VOLUME_ATTACHMENT.c[_former],
+        sqlite_where=sa.text("deleted = 0 AND leaving IS NOT NULL"),
+    )
 # These two cover all rows: when a volume is purged, SQLite searches its rows here for
 # the foreign key, and cannot use a partial index for that.
 _OF_VOLUME = ("volume_id", "deleted", "sequence")

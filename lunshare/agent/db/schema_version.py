@@ -2,21 +2,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """The version of the schema that a database has, and the schema of a new one.
 
-No version has been released, so no older schema is upgraded here. A database of one is
-refused, and its file stays as it is.
+A database of 0012 gets what it lacks. No version has been released, so no older schema
+is upgraded here: a database of one is refused, and its file stays as it is.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 
 from lunshare.agent.db import triggers
-from lunshare.agent.db.schema import METADATA, WRITE_FENCES
+from lunshare.agent.db.schema import (
+    HOST_FENCES,
+    METADATA,
+    VOLUME_ATTACHMENT,
+    WRITE_FENCES,
+)
 from lunshare.agent.db.sqlite.engine import Database
 from lunshare.agent.model.errors import DatabaseFailed, StartupError
 
 #: The version of lunshare.agent.db.schema.
-VERSION = "0012"
+VERSION = "0013"
+
+#: The version that is upgraded here. It knows no fence, and would open such a host.
+_FORMER = "0012"
 
 #: The last commit that upgrades a database of 0001 and later to 0012.
 _UPGRADES = "7f7d4e9"
@@ -38,13 +48,13 @@ def prepare(database: Database) -> None:
     """
     try:
         version = _version(database)
-        if version not in (None, VERSION):
+        if version not in (None, _FORMER, VERSION):
             raise StartupError(_refusal(str(version)))
         database.use_wal()
         if version is None:
             _create(database)
         else:
-            _add_missing(database)
+            _upgrade(database, str(version))
     except DatabaseFailed as error:
         raise StartupError(error.message) from error
 
@@ -66,14 +76,25 @@ def _refusal(version: str) -> str:
     )
 
 
-def _add_missing(database: Database) -> None:
-    """Add what a database of the same version may lack, and no earlier reader minds."""
+def _upgrade(database: Database, version: str) -> None:
+    """Add what a database of 0012 lacks, and what one of this version may lack."""
     with database.writing() as connection:
-        connection.execute(sa.schema.CreateTable(WRITE_FENCES, if_not_exists=True))
+        for table in (WRITE_FENCES, HOST_FENCES):
+            connection.execute(sa.schema.CreateTable(table, if_not_exists=True))
+        if version == _FORMER:
+            for name in ("fence", "fenced_at", "former_host"):
+                _add_column(connection, VOLUME_ATTACHMENT.c[name])
+            connection.execute(sa.text("DROP TRIGGER IF EXISTS write_fenced"))
+            connection.execute(sa.update(_VERSION).values(version_num=VERSION))
         connection.execute(sa.text(triggers.fence_trigger()))
         for table in METADATA.sorted_tables:
             for index in table.indexes:
                 connection.execute(sa.schema.CreateIndex(index, if_not_exists=True))
+
+
+def _add_column(connection: sa.Connection, column: sa.Column[Any]) -> None:
+    text = sa.schema.CreateColumn(column).compile(dialect=connection.dialect)
+    connection.execute(sa.text(f"ALTER TABLE {column.table.name} ADD COLUMN {text}"))
 
 
 def _create(database: Database) -> None:

@@ -75,11 +75,11 @@ _ADD_TOTAL = """\
 
 _MAY_WRITE = (
     "({row}.deleted = 0 AND {row}.attach_mode IS 'rw' AND {row}.initiator IS NOT NULL"
-    " AND {row}.attach_status IN ({wanted}))"
+    " AND {row}.attach_status IN ({wanted}) AND {row}.fence IS NULL)"
 )
 _LOSES = """\
 CREATE TRIGGER IF NOT EXISTS write_fenced AFTER UPDATE OF
-  deleted, attach_mode, initiator, attach_status ON volume_attachment
+  deleted, attach_mode, initiator, attach_status, fence ON volume_attachment
 WHEN {before} AND NOT ({after} AND NEW.initiator = OLD.initiator)
 BEGIN
   INSERT INTO write_fences (volume_id, generation) VALUES (OLD.volume_id, 1)

@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 from lunshare.agent.model.errors import existing
 from lunshare.agent.model.states import (
     AttachStatus,
+    FenceKind,
     SnapshotStatus,
     VolumeStatus,
     volume_status,
@@ -93,7 +94,9 @@ class Attachment:
     to read the answer with its id. ``status_reason`` is the error of an attachment
     in an error status. ``legacy`` names the action of the volume that made it, such
     as os-reserve, or is None; ``announced`` says that os-begin_detaching was called.
-    ``user_id`` is who asked for it.
+    ``user_id`` is who asked for it. ``fence`` is what an administrator has taken from
+    its host, ``fenced_at`` when the target has answered that this is so.
+    ``former_host`` is the host of ``former_initiator``.
     """
 
     id: str
@@ -118,6 +121,9 @@ class Attachment:
     answered: bool = True
     legacy: str | None = None
     user_id: str | None = None
+    fence: FenceKind | None = None
+    fenced_at: datetime | None = None
+    former_host: str | None = None
 
     @property
     def seen_status(self) -> AttachStatus:
@@ -129,7 +135,14 @@ class Attachment:
     @property
     def is_fencing(self) -> bool:
         """Whether writes of its host, which may not write any more, may still land."""
+        if self.fence is not None and self.fenced_at is None:
+            return True
         return bool(self.initiator) and self.former_initiator == self.initiator
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether its host is fenced, and the target has answered that it is so."""
+        return self.fenced_at is not None and self.former_initiator is None
 
     @property
     def initiators(self) -> tuple[str, ...]:

@@ -59,6 +59,13 @@ class HandoverStatus(enum.StrEnum):
     FAILED = "failed"
 
 
+class FenceKind(enum.StrEnum):
+    """What a fence takes from a host: all access, or only writing."""
+
+    ALL = "all"
+    WRITES = "writes"
+
+
 #: While one of these lasts, nobody else gets write access to the volume.
 OPEN_HANDOVER = frozenset({HandoverStatus.PENDING, HandoverStatus.PROMOTING})
 

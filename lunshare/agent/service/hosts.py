@@ -13,7 +13,6 @@ from lunshare.agent.db.sqlite.engine import Database
 from lunshare.agent.model.errors import AgentError, BackendUnavailable
 from lunshare.agent.model.operator_records import HostAccess
 from lunshare.agent.model.records import Attachment, RequestContext, Volume
-from lunshare.agent.model.states import WANTED
 from lunshare.agent.service.attachments import wanted_state
 from lunshare.drivers.values import LiveConnector, LiveExport
 
@@ -111,7 +110,7 @@ def compare(
             attachment_id=row.id,
             mode=row.mode,
             status=row.status,
-            problem=unread or _disagreement(row, mode, line.allowed, export),
+            problem=unread or _disagreement(mode, line.allowed, export),
         )
     for initiator in sorted(live.keys() - {row.initiator for row in rows}):
         problem = "no attachment asks for this access; the next reconcile closes it"
@@ -120,9 +119,9 @@ def compare(
 
 
 def _disagreement(
-    row: Attachment, mode: str | None, allowed: str | None, export: LiveExport | None
+    mode: str | None, allowed: str | None, export: LiveExport | None
 ) -> str:
-    if row.status not in WANTED and mode is None:
+    if mode is None:
         return "" if allowed is None else f"still open ({allowed}) in the target"
     if allowed != mode:
         return f"the database says {mode}, the target allows {allowed or 'nothing'}"

@@ -30,6 +30,7 @@ from lunshare.agent.model.errors import (
 from lunshare.agent.model.records import Attachment, Volume
 from lunshare.agent.model.states import ENDING, AttachStatus
 from lunshare.agent.service.attachments.access import Access
+from lunshare.agent.service.attachments.fencing import Fences
 from lunshare.agent.service.attachments.handover import Handovers
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.orphans import inventory
@@ -65,6 +66,7 @@ class Reconciler:
         *,
         access: Access,
         handovers: Handovers,
+        fences: Fences,
         node: Node,
         recovery: Recovery,
         measured: Measured = lambda *_: None,
@@ -73,7 +75,7 @@ class Reconciler:
         self._measured = measured
         self._db, self._backends, self._locks = db, backends, locks
         self._access, self._node, self._recovery = access, node, recovery
-        self._handovers = handovers
+        self._handovers, self._fences = handovers, fences
         self._one_run = threading.Lock()
 
     def run(
@@ -167,6 +169,8 @@ class Reconciler:
             self._access.delete(row.id)
         elif row.status is AttachStatus.ERROR_ATTACHING:
             self._access.detach_failed(row)
+        elif row.fence is not None and row.fenced_at is None:
+            self._fences.settle_locked(row.id)
         else:
             self._access.detach_replaced(row)
 

@@ -18,7 +18,7 @@ from lunshare.agent.db import volumes
 from lunshare.agent.db.sqlite.engine import Database
 from lunshare.agent.model.records import Volume
 from lunshare.agent.model.states import FAILED, UNFINISHED, VolumeStatus
-from lunshare.agent.service.jobs.job_runner import JobRunner, Step
+from lunshare.agent.service.jobs.job_runner import JobPool, JobRunner, Step
 from lunshare.agent.service.snapshots.managed import (
     ManagedSnapshots,
 )
@@ -38,7 +38,7 @@ class UnfinishedRow(NamedTuple):
     step: Step
     backend: str
     volume_id: str
-    copies: bool = False
+    pool: JobPool = JobPool.DISKS
     failed: bool = False
 
 
@@ -116,7 +116,7 @@ class Recovery:
 
     def _start(self, row: UnfinishedRow) -> Future[None]:
         """Start its step. The failure of one that failed before is known already."""
-        job = self._jobs.submit(row.step, row.ident, row.backend, row.copies)
+        job = self._jobs.submit(row.step, row.ident, row.backend, row.pool)
         if not row.failed:
             self._jobs.report_failure(job, row.step, row.ident)
         return job
@@ -129,7 +129,7 @@ class Recovery:
                 step = self._steps[row.own_status]
                 failed = row.own_status in FAILED
                 yield UnfinishedRow(
-                    "volume", row.id, step, row.backend, row.id, _copies(row), failed
+                    "volume", row.id, step, row.backend, row.id, _pool(row), failed
                 )
             elif row.stale_backend is not None:
                 yield UnfinishedRow(
@@ -147,8 +147,9 @@ class Recovery:
             )
 
 
-def _copies(row: Volume) -> bool:
-    """Whether the step copies bytes, which may take hours."""
+def _pool(row: Volume) -> JobPool:
+    """Return the threads of its step: those of copies, if that may take hours."""
     migrates = row.own_status in (VolumeStatus.RETYPING, VolumeStatus.MAINTENANCE)
     created = row.own_status is VolumeStatus.CREATING
-    return migrates or (created and bool(row.snapshot_id or row.source_volid))
+    copies = created and bool(row.snapshot_id or row.source_volid)
+    return JobPool.COPIES if migrates or copies else JobPool.DISKS

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lunshare.agent.service.attachments.fencing import Fences
 from lunshare.agent.service.attachments.handover import Handovers
 from lunshare.agent.service.attachments.legacy import LegacyActions
 from lunshare.agent.service.attachments.mode_change import ModeChanges
@@ -68,6 +69,7 @@ class Services:
     legacy: LegacyActions
     mode_changes: ModeChanges
     handovers: Handovers
+    fences: Fences
     transfers: Transfers
     recorded: Recorded
     metrics: Metrics

@@ -40,6 +40,11 @@ _EXTENSIONS: tuple[tuple[str, str, str], ...] = (
         "WriteHandover",
         "the action lunshare:handover of volumes, and GET /volumes/{id}/handover",
     ),
+    (
+        "lunshare-fences",
+        "HostFences",
+        "/lunshare/fences: the access of a host to every volume is taken",
+    ),
     ("os-hosts", "Hosts", "hosts, and what projects have on them"),
     ("qos-specs", "Qos_specs_manage", "limits of volume types"),
     ("os-quota-class-sets", "QuotaClasses", "quotas of every project"),

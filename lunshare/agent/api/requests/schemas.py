@@ -314,6 +314,15 @@ _SERVICE = {
 }
 _REASON = _text(1, null=False)
 
+FENCE = Form(
+    {
+        microversions.MIN: _object(
+            {"fence": _object({"writes_only": {**_BOOLEAN, "type": "boolean"}})},
+            ("fence",),
+        )
+    }
+)
+
 SERVICE = Form({microversions.MIN: _object(_SERVICE, ("host",))})
 
 SERVICE_REASON = Form(

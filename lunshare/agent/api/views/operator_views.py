@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from lunshare.agent.model.operator_records import HostAccess, Orphan
 from lunshare.agent.model.qos_table import QosSpecs
 from lunshare.agent.model.quota_table import Quota
 from lunshare.agent.model.records import ServiceState
+from lunshare.agent.service.attachments.fencing import FencedAccess, HostFence
 
 View = dict[str, Any]
 
@@ -31,6 +33,38 @@ def host(host_access: HostAccess) -> View:
         "addresses": list(host_access.addresses),
         "problem": host_access.problem or None,
     }
+
+
+def fence(found: HostFence) -> View:
+    """Show what is taken from a host, with the proof for each volume."""
+    return {
+        "host": found.host,
+        "fence": found.fence,
+        "status": found.status,
+        "since": _time(found.since),
+        "initiators": found.names,
+        "volumes": [_fenced(found, access) for access in found.volumes],
+    }
+
+
+def _fenced(found: HostFence, access: FencedAccess) -> View:
+    row = access.row
+    end, pending = ("fenced", "fence pending") if found.fence else ("open", "pending")
+    return {
+        "volume_id": row.volume_id,
+        "attachment_id": row.id,
+        "host": row.attached_host,
+        "initiator": row.initiator or row.former_initiator,
+        "mode": row.mode,
+        "status": pending if access.reason else end,
+        "fenced_at": _time(row.fenced_at),
+        "fencing_generation": access.generation,
+        "reason": access.reason,
+    }
+
+
+def _time(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat(timespec="microseconds")
 
 
 def orphan(orphan: Orphan) -> View:

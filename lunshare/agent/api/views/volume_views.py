@@ -254,13 +254,19 @@ def attachment(attachment: Attachment) -> View:
     why = attachment.status_reason
     return {
         **({} if why is None else {"status_reason": why}),
-        **({"fence": "fence pending"} if attachment.is_fencing else {}),
+        **_fence(attachment),
         **attachment_brief(attachment),
         "attached_at": _time(attachment.attach_time),
         "detached_at": _time(attachment.detach_time),
         "attach_mode": attachment.mode,
         "connection_info": dict(attachment.connection_info or {}),
     }
+
+
+def _fence(attachment: Attachment) -> View:
+    if attachment.is_fencing:
+        return {"fence": "fence pending"}
+    return {"fence": "fenced"} if attachment.is_fenced else {}
 
 
 _RESCAN = "iscsiadm -m session --rescan, then blockdev --getro DEVICE"

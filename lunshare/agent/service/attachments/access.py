@@ -15,7 +15,7 @@ from typing import Any
 from oslo_log import log
 
 from lunshare.agent.backends import Backends, translated
-from lunshare.agent.db import attachments, types, volumes, write_fences
+from lunshare.agent.db import attachments, host_fences, types, volumes, write_fences
 from lunshare.agent.db.sqlite.engine import Connection, Database, now
 from lunshare.agent.model.errors import AgentError, BackendFailed
 from lunshare.agent.model.records import (
@@ -177,7 +177,7 @@ class Access:
             volume = volumes.require_row(connection, row.volume_id)
         self.apply(volume, only=row.former_initiator)
         if replaced is not None:
-            self._end_admission(volume, replaced)
+            self.end_admission(volume, replaced)
         with self._db.writing() as connection:
             attachments.set_values(connection, row.id, former_initiator=None)
         return replace(row, former_initiator=None)
@@ -235,7 +235,7 @@ class Access:
             if isinstance(error, BackendFailed):
                 raise refusals.still_open(row, error) from error
             raise
-        self._end_admission(volume, row)
+        self.end_admission(volume, row)
         if not self._backends[volume.backend].drivers.target.abilities.fences:
             LOG.warning(
                 "[%s] session not ended: attachment=%s volume=%s: its target ends no"
@@ -256,9 +256,9 @@ class Access:
             volume = volumes.require_row(connection, new.volume_id)
         self.admissions.update(volume.backend, new)
         if (old.connector or {}).get("ip") != (new.connector or {}).get("ip"):
-            self._end_admission(volume, old)
+            self.end_admission(volume, old)
 
-    def _end_admission(self, volume: Volume, row: Attachment) -> None:
+    def end_admission(self, volume: Volume, row: Attachment) -> None:
         """Close the portals to the host, unless other rows want it there.
 
         Its access is closed already; if this fails, the next reconcile repeats it.
@@ -284,7 +284,7 @@ class Access:
             volume = volumes.require_row(connection, row.volume_id)
         for initiator in row.initiators:
             self.apply(volume, only=initiator)
-        self._end_admission(volume, row)
+        self.end_admission(volume, row)
         with self._db.writing() as connection:
             attachments.set_values(
                 connection, row.id, initiator=None, former_initiator=None
@@ -385,7 +385,7 @@ def lowered_mode(
         return mode
 
     def present() -> list[Attachment]:
-        rows = attachments.writers(connection, volume.id)
+        rows = _unfenced_writers(connection, volume.id)
         return [other for other in rows if other.id not in leaving]
 
     return writers_policy.lower(policy, row, mode, present, asked=asked)
@@ -399,10 +399,26 @@ def check_writers(connection: Connection, volume: Volume) -> None:
     policy = _read_policy(connection, volume)
     if policy is None:
         return
-    present = attachments.writers(connection, volume.id)
+    present = _unfenced_writers(connection, volume.id)
     rows = writers_policy.excluded(policy, present)
     if rows:
         raise refusals.writers_in_the_way(volume.id, rows)
+
+
+def _unfenced_writers(connection: Connection, volume_id: str) -> list[Attachment]:
+    rows = attachments.writers(connection, volume_id)
+    return [row for row in rows if not row.is_fenced]
+
+
+def check_not_fenced(
+    connection: Connection, field: str, initiator: str | None, host: str | None
+) -> None:
+    """Check that a host may have access.
+
+    :raises Conflict: it is fenced; the sentence begins with ``field``.
+    """
+    for fence in host_fences.find(connection, initiator, host):
+        raise refusals.host_fenced(field, host or initiator, fence)
 
 
 def _read_policy(connection: Connection, volume: Volume) -> WritersPolicy | None:

@@ -43,6 +43,7 @@ from lunshare.agent.service.attachments import (
 from lunshare.agent.service.attachments.access import (
     Access,
     allowed_mode,
+    check_not_fenced,
     read_wanted,
     with_secrets,
 )
@@ -174,11 +175,15 @@ class LegacyActions:
                 volume, row = self._row_to_attach(
                     connection, ctx, volume_id, (instance, host), refusal
                 )
+                attached_host = host or row.attached_host
+                check_not_fenced(
+                    connection, "os-attach.host_name", row.initiator, attached_host
+                )
                 wanted_state.check_writable(volume, mode)
                 named = replace(
                     row,
                     instance_uuid=instance or row.instance_uuid,
-                    attached_host=host or row.attached_host,
+                    attached_host=attached_host,
                 )
                 new_mode = allowed_mode(
                     connection,
@@ -203,7 +208,7 @@ class LegacyActions:
                     mode=new_mode,
                     mountpoint=mountpoint,
                     instance_uuid=instance or row.instance_uuid,
-                    attached_host=host or row.attached_host,
+                    attached_host=attached_host,
                     attach_time=now(),
                     answered=True,
                 )

@@ -25,6 +25,7 @@ from lunshare.agent.service.attachments import refusals, wanted_state
 from lunshare.agent.service.attachments.access import (
     Access,
     allowed_mode,
+    check_not_fenced,
     lowered_mode,
     with_secrets,
 )
@@ -107,7 +108,7 @@ class ModeChanges:
         :raises Conflict: as for ``change``.
         """
         _check(self._access, connection, row, Mode.RO, leaving)
-        return _write(connection, row, Mode.RO, row.initiator)
+        return write(connection, row, Mode.RO, row.initiator)
 
     def _fence(self, row: Attachment, drain: bool) -> ModeChange:
         if not drain:
@@ -138,7 +139,7 @@ class ModeChanges:
             if row.mode is mode:
                 return row
             allowed_mode(connection, volume, row, mode, asked=True)
-            row = _write(connection, row, mode, None)
+            row = write(connection, row, mode, None)
         self.open(volume, row)
         return row
 
@@ -169,7 +170,7 @@ class ModeChanges:
         :raises Conflict: it may not.
         """
         volume = self.check_promotion(connection, row, mode)
-        return volume, _write(connection, row, mode, None)
+        return volume, write(connection, row, mode, None)
 
     def open(
         self,
@@ -186,7 +187,7 @@ class ModeChanges:
             self._access.apply(volume, row.initiator)
         except Exception as error:
             with self._db.writing() as connection:
-                row = _write(connection, row, Mode.RO, row.initiator)
+                row = write(connection, row, Mode.RO, row.initiator)
                 failed(connection, error)
             self._fence_failed(row)
             raise
@@ -226,6 +227,8 @@ def _check(
         volume = volumes.require_row(connection, row.volume_id)
         access.check_support(volume, mode, row.initiator)
     else:
+        field = "attachment.mode"
+        check_not_fenced(connection, field, row.initiator, row.attached_host)
         volume = available_volume(connection, row)
     same = attachments.of_initiator(connection, volume.id, row.initiator)
     staying = (other for other in same if other.id not in leaving)
@@ -235,7 +238,7 @@ def _check(
     return volume
 
 
-def _write(
+def write(
     connection: Connection,
     row: Attachment,
     mode: Mode,

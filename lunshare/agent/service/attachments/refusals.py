@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from lunshare.agent.backends import NodeBackend
 from lunshare.agent.model.errors import BackendFailed, Busy, Conflict
@@ -84,6 +85,14 @@ def handover_pending(volume_id: str) -> Conflict:
     )
 
 
+def host_fenced(field: str, host: str | None, fence: Any) -> Conflict:
+    """Return the 409 for an access of a host that is fenced."""
+    return Conflict(
+        f"{field}: host {host} is fenced (since {fence.created_at.isoformat()}), and"
+        f" gets no access; an administrator can unfence {fence.host}"
+    )
+
+
 def readonly(row: Attachment) -> Conflict:
     """Return the 409 for rw where the volume has the flag readonly."""
     return Conflict(
@@ -130,6 +139,11 @@ def not_fenced(backend: NodeBackend, initiator: str) -> Conflict:
         f" {_target(backend)} does not end a host's access; delete the attachment"
         " when that host has closed the volume, and create another one"
     )
+
+
+def ends_no_access(backend: NodeBackend) -> str:
+    """Return why a fence cannot be proven."""
+    return f"{_target(backend)} does not end a host's access: stop the host"
 
 
 def _target(backend: NodeBackend) -> str:

@@ -39,6 +39,7 @@ from lunshare.agent.service.attachments import (
 from lunshare.agent.service.attachments.access import (
     Access,
     allowed_mode,
+    check_not_fenced,
     read_wanted,
     with_secrets,
 )
@@ -120,6 +121,7 @@ class Attachments:
         refusal = self.refusal_of_second(ctx)
         with self._locks.volume(new.volume_id, f"the attach of host {connector.host}"):
             with self._db.writing() as connection:
+                _check_connector(connection, connector)
                 volume, duplicate = self._claim(connection, ctx, new, refusal)
                 row = duplicate or self.start_attach(
                     connection,
@@ -212,6 +214,7 @@ class Attachments:
         """
         self._access.check_initiator(volume, connector)
         self._access.check_address(volume, connector)
+        _check_connector(connection, connector)
         initiator = connector.initiator
         same = attachments.of_initiator(connection, row.volume_id, initiator)
         mode = _opened_mode(connection, volume, row, connector)
@@ -229,11 +232,14 @@ class Attachments:
             "connection_info": None,
             "initiator": initiator,
             "former_initiator": former_initiator,
+            "former_host": row.attached_host if former_initiator else None,
             "auth_username": username,
             "auth_password": password,
             "answered": row.answered,
             "announced": False,
             "status_reason": None,
+            "fence": None,
+            "fenced_at": None,
         }
         intent = replace(row, status=AttachStatus.ATTACHING, **values)
         if is_new:
@@ -348,6 +354,7 @@ class Attachments:
         ``named``: other columns that this request sets. The caller has the volume's
         lock; the target is not touched, except for the host's address. Can be repeated.
 
+        :raises Conflict: the host is fenced.
         :raises BackendFailed: the host is not admitted at its address yet.
         """
         values: dict[str, Any] = {**named, "connector": connector.sent}
@@ -356,8 +363,10 @@ class Attachments:
             info = {**row.connection_info, "enforce_multipath": multipath}
             values["connection_info"] = info
         refreshed = replace(row, **values)
-        if refreshed != row:
-            with self._db.writing() as connection:
+        changed = refreshed != row
+        with self._db.writing() if changed else self._db.reading() as connection:
+            _check_connector(connection, connector)
+            if changed:
                 attachments.set_values(connection, row.id, **values)
         self._access.move_admission(row, refreshed)
         return with_secrets(refreshed)
@@ -382,6 +391,11 @@ def _new_row(ctx: RequestContext, volume: Volume, new: NewAttachment) -> Attachm
         legacy=new.legacy,
         user_id=ctx.user_id,
     )
+
+
+def _check_connector(connection: Connection, connector: HostConnector) -> None:
+    """:raises Conflict: its host is fenced."""
+    check_not_fenced(connection, "connector", connector.initiator, connector.host)
 
 
 def _opened_mode(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from lunshare.agent.model.errors import Invalid
 from lunshare.agent.model.records import Attachment, Mode, Volume
-from lunshare.agent.model.states import WANTED
+from lunshare.agent.model.states import WANTED, FenceKind
 from lunshare.drivers import chap_text
 from lunshare.drivers.values import Auth, Connector
 
@@ -58,7 +58,11 @@ def list_accesses(rows: Iterable[Attachment]) -> tuple[Connector, ...]:
     for row in rows:
         if row.initiator and row.status in WANTED:
             by_initiator.setdefault(row.initiator, []).append(row)
-    return tuple(_access(same) for same in by_initiator.values())
+    return tuple(
+        _access(same)
+        for same in by_initiator.values()
+        if all(row.fence is not FenceKind.ALL for row in same)
+    )
 
 
 def _widest(rows: Sequence[Attachment]) -> Mode:
@@ -67,6 +71,8 @@ def _widest(rows: Sequence[Attachment]) -> Mode:
     It has one ACL and one write-protect bit, so it may write if one of them allows it.
     Both modes are possible only where the operator allowed it (mixed_modes_per_host).
     """
+    if any(row.fence is not None for row in rows):
+        return Mode.RO
     return Mode.RW if any(row.mode == Mode.RW for row in rows) else Mode.RO
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import math
 import threading
 import time
@@ -20,10 +21,19 @@ from lunshare.agent.threads.turn import waiting
 
 LOG = log.getLogger(__name__)
 
-# Creating and deleting disks: LVM serialises them anyway, a VG has one lock, so a
-# few threads keep a backend busy. They are started as needed.
-_DISK_THREADS = 8
-_COPY_THREADS = 4
+
+class JobPool(enum.StrEnum):
+    """Which threads of a backend run a step. None of them waits for the others."""
+
+    DISKS = "disk"
+    COPIES = "copy"
+    ACCESS = "access"
+
+
+#: How many; they are started as needed. Disks: LVM serialises their creation anyway,
+#: a VG has one lock, so a few keep a backend busy. Access: fewer than may use a
+#: backend, so fences that hang leave room for requests.
+THREADS = {JobPool.DISKS: 8, JobPool.COPIES: 4, JobPool.ACCESS: 8}
 
 Step = Callable[[str], None]
 OnFailure = Callable[[Step, str, BaseException], None]
@@ -38,7 +48,7 @@ class _Job:
     ``stranded`` while the system refuses its pool a thread.
     """
 
-    def __init__(self, pool: tuple[str, bool]) -> None:
+    def __init__(self, pool: tuple[str, JobPool]) -> None:
         self.pool, self.future = pool, Future[None]()
         self.request_id = request_scope.current()
         self.started = self.stranded = False
@@ -50,7 +60,8 @@ class JobRunner:
 
     A step takes the id of its volume or snapshot, reads from the row what to do, and
     can be repeated. Each backend has its own threads, so one that hangs delays no
-    other. Copies have their own too, because they may take hours.
+    other. Copies have their own too, because they may take hours, and fences, which may
+    not wait for disks.
     """
 
     def __init__(
@@ -67,7 +78,7 @@ class JobRunner:
         self._create_wait, self._on_failure = create_wait, on_failure
         self._measured = measured
         self._mutex, self._stopped = threading.Lock(), False
-        self._pools: dict[tuple[str, bool], ThreadPoolExecutor] = {}
+        self._pools: dict[tuple[str, JobPool], ThreadPoolExecutor] = {}
         self._jobs: dict[tuple[Step, str], _Job] = {}
 
     def stop(self, until: float = math.inf) -> bool:
@@ -84,9 +95,10 @@ class JobRunner:
         return not stopping.is_alive()
 
     def _shut_down(self) -> None:
-        for copies in (True, False):  # a copy that ends starts other steps
-            for (_, kind), pool in list(self._pools.items()):
-                if kind is copies:
+        # A copy that ends starts other steps.
+        for kind in (JobPool.COPIES, JobPool.DISKS, JobPool.ACCESS):
+            for (_, its_kind), pool in list(self._pools.items()):
+                if its_kind is kind:
                     pool.shutdown(wait=True, cancel_futures=True)
 
     def in_progress(self) -> Counter[tuple[str, bool]]:
@@ -95,7 +107,7 @@ class JobRunner:
             return Counter((job.pool[0], job.started) for job in self._jobs.values())
 
     def submit(
-        self, step: Step, ident: str, backend: str, copies: bool = False
+        self, step: Step, ident: str, backend: str, pool: JobPool = JobPool.DISKS
     ) -> Future[None]:
         """Run the step on a backend, in a run that starts from now on.
 
@@ -106,10 +118,10 @@ class JobRunner:
         with self._mutex:
             job = self._jobs.get(key)
             if job is None:
-                job = self._jobs[key] = _Job((backend, copies))
+                job = self._jobs[key] = _Job((backend, pool))
                 self._enqueue(key, job)
             elif job.started:
-                job.next = job = job.next or _Job((backend, copies))
+                job.next = job = job.next or _Job((backend, pool))
             elif job.stranded:
                 self._start_thread(job)
             return job.future
@@ -159,14 +171,17 @@ class JobRunner:
         else:
             job.future.set_exception(error)
 
-    def run_later(self, step: Step, ident: str, backend: str) -> None:
+    def run_later(
+        self, step: Step, ident: str, backend: str, pool: JobPool = JobPool.DISKS
+    ) -> Future[None]:
         """Run the step, and return at once. A failure is logged."""
-        job = self.submit(step, ident, backend)
+        job = self.submit(step, ident, backend, pool)
         job.add_done_callback(_log_failure(step, ident, backend))
         self.report_failure(job, step, ident)
+        return job
 
     def run_and_wait(
-        self, step: Step, ident: str, backend: str, copies: bool = False
+        self, step: Step, ident: str, backend: str, pool: JobPool = JobPool.DISKS
     ) -> None:
         """Run the step, and wait a little; an error within that time is raised.
 
@@ -174,7 +189,7 @@ class JobRunner:
         and the next reconcile runs the step again. A step that is left to a restart is
         no error either.
         """
-        job = self.submit(step, ident, backend, copies)
+        job = self.submit(step, ident, backend, pool)
         with waiting():
             ended = wait([job], self._create_wait).done
         if job.cancelled():
@@ -195,12 +210,13 @@ class JobRunner:
 
         job.add_done_callback(report)
 
-    def _pool(self, backend: str, copies: bool) -> ThreadPoolExecutor:
-        key = (backend, copies)
+    def _pool(self, backend: str, kind: JobPool) -> ThreadPoolExecutor:
+        key = (backend, kind)
         if key not in self._pools:
-            name = f"{'copy' if copies else 'disk'} {backend}"
-            count = _COPY_THREADS if copies else _DISK_THREADS
-            self._pools[key] = ThreadPoolExecutor(count, thread_name_prefix=name)
+            name = f"{kind} {backend}"
+            self._pools[key] = ThreadPoolExecutor(
+                THREADS[kind], thread_name_prefix=name
+            )
         return self._pools[key]
 
 

@@ -28,7 +28,7 @@ from lunshare.agent.model.records import RequestContext, Volume, VolumeType
 from lunshare.agent.model.states import VolumeStatus
 from lunshare.agent.service.attachments import access
 from lunshare.agent.service.driver_values import size_bytes
-from lunshare.agent.service.jobs.job_runner import JobRunner
+from lunshare.agent.service.jobs.job_runner import JobPool, JobRunner
 from lunshare.agent.service.jobs.wiper import Wiper
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.quotas import Quotas
@@ -283,7 +283,7 @@ class VolumeMigrator:
                 raise _wrong_status(connection, volume, "migrated")
             self._check_quota(connection, volume, kind)
         self._jobs.run_and_wait(
-            self.finish_migration, volume.id, volume.backend, copies=True
+            self.finish_migration, volume.id, volume.backend, JobPool.COPIES
         )
 
     def _check_quota(

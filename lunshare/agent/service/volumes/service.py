@@ -20,7 +20,7 @@ from lunshare.agent.model.records import (
 )
 from lunshare.agent.model.states import VolumeStatus
 from lunshare.agent.service.attachments.legacy_choice import is_unopened
-from lunshare.agent.service.jobs.job_runner import JobRunner
+from lunshare.agent.service.jobs.job_runner import JobPool, JobRunner
 from lunshare.agent.service.messages import Messages
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.quotas import Quotas
@@ -144,9 +144,10 @@ class Volumes:
     def _create_disk(self, volume: Volume) -> None:
         self._node.count_volume(volume.backend, 1, volume.size)
         copies = bool(volume.snapshot_id or volume.source_volid)
+        pool = JobPool.COPIES if copies else JobPool.DISKS
         try:
             self._jobs.run_and_wait(
-                self._volume_disks.finish_create, volume.id, volume.backend, copies
+                self._volume_disks.finish_create, volume.id, volume.backend, pool
             )
         except Exception:
             self._volume_disks.discard(volume)

@@ -1,0 +1,75 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of fenced hosts: each has a name of the host, and the host as it was fenced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import sqlite
+
+from lunshare.agent.db.schema import HOST_FENCES
+from lunshare.agent.db.sqlite.prepared import Prepared, Row
+from lunshare.agent.model.states import FenceKind
+
+_F = HOST_FENCES.c
+# Each attach reads it: built once.
+_OF_NAMES = Prepared(
+    sa.select(_F.host, _F.fence, _F.created_at)
+    .where(
+        sa.or_(_F.name == sa.bindparam("initiator"), _F.name == sa.bindparam("host"))
+    )
+    .order_by(_F.created_at)
+)
+
+
+def find(
+    connection: sa.Connection, initiator: str | None, host: str | None
+) -> Sequence[Row]:
+    """Return the fences of an initiator or a host, oldest first."""
+    return _OF_NAMES.rows(connection, {"initiator": initiator, "host": host})
+
+
+def strictest(fences: Iterable[Row]) -> FenceKind | None:
+    """Return what these fences take together."""
+    kinds = {fence.fence for fence in fences}
+    return next((kind for kind in FenceKind if kind in kinds), None)
+
+
+def of_host(connection: sa.Connection, host: str) -> Sequence[Row]:
+    """Return the rows of one fence, one for each name."""
+    query = sa.select(HOST_FENCES).where(_F.host == host).order_by(_F.name)
+    return connection.execute(query).all()
+
+
+def hosts(connection: sa.Connection) -> list[str]:
+    """Return every host that is fenced."""
+    return list(
+        connection.execute(sa.select(_F.host).distinct().order_by(_F.host)).scalars()
+    )
+
+
+def write(
+    connection: sa.Connection,
+    host: str,
+    names: Iterable[str],
+    fence: FenceKind,
+    since: datetime,
+) -> None:
+    """Fence a host, under each of its names."""
+    for name in sorted(names):
+        row = {"name": name, "host": host, "fence": fence, "created_at": since}
+        connection.execute(
+            sqlite.insert(HOST_FENCES)
+            .values(row)
+            .on_conflict_do_update(
+                index_elements=["name", "host"], set_={"fence": fence}
+            )
+        )
+
+
+def remove(connection: sa.Connection, host: str) -> None:
+    """Remove the fence of a host."""
+    connection.execute(sa.delete(HOST_FENCES).where(_F.host == host))
