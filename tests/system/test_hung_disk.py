@@ -119,3 +119,37 @@ def test_a_fence_on_a_hung_disk_is_pending_until_the_write_has_landed(
         beta.initiator: "rw",
         reader.initiator: "ro",
     }
+
+
+def test_a_host_of_a_hung_and_a_sound_disk_is_fenced_where_it_can_be(
+    daemon: MakeDaemon, host: MakeHost
+) -> None:
+    node = daemon(backend={"lio_deadline": DEADLINE}).start()
+    api = node.api
+    hung, sound = api.volume(), api.volume()
+    alpha, beta = host("alpha"), host("beta")
+    infos = [api.attach(each, alpha)["connection_info"] for each in (hung, sound)]
+    session, other = (alpha.login(info) for info in infos)
+    other.write(0, block("before"))
+    survivor = beta.login(api.attach(sound, beta)["connection_info"])
+    path = "/v3/lunshare/fences/alpha"
+    body: dict[str, object] = {"fence": {}}
+    with _hanging(node.group, hung):
+        before = Live(hung).received(alpha.initiator)
+        write = Later(session.write, 0, block("in progress"))
+        until(lambda: Live(hung).received(alpha.initiator) > before)
+        for _ in range(2):
+            started = time.monotonic()
+            status, answer = api.call("PUT", path, body)
+            assert time.monotonic() - started < IN_TIME
+            stands = {v["volume_id"]: v["status"] for v in answer["fence"]["volumes"]}
+            assert (status, stands) == (202, {hung: "fence pending", sound: "fenced"})
+        assert all(alpha.refused(info) for info in infos)
+        survivor.write(0, block("taken over"))
+        assert not write.done
+    until(lambda: api.call("PUT", path, body)[0] == 200)
+    until(lambda: write.done)
+    assert Live(hung).gone
+    assert list(Live(sound).modes()) == [beta.initiator]
+    api.must("DELETE", path)
+    assert alpha.login(infos[0]).read(0) == block("in progress")
