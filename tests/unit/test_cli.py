@@ -336,6 +336,34 @@ def test_a_handover_names_hosts_and_shows_each_step(run, node: Node) -> None:
     assert (code, "no attachment of the volume has the id, host" in err) == (1, True)
 
 
+def test_a_fence_shows_its_proof_for_each_volume(run, node: Node) -> None:
+    api = Api(node.assembly.app)
+    volume = api.volume(name="fenced")
+    api.attachment(volume["id"], connector=connector("omega"))
+    assert run("fences")[0] == 0
+    backend = node.target(volume_backend(api, volume))
+    hangs = DeadlineExceeded("a write in progress", 1.0)
+    with backend.failures.fail("apply.before", hangs):
+        code, out, err = run("fence", "omega", "--writes")
+        assert (code, err) == (7, "")
+        assert ("fence pending" in out, "a write in progress" in out) == (True, True)
+        assert run("fences")[0] == 7
+    code, out, err = run("fence", initiator("omega"))
+    assert (code, err) == (0, "")
+    line = out.splitlines()[1].split()
+    assert line[:6] == [
+        initiator("omega"), "all", volume["id"], initiator("omega"), "rw", "fenced"
+    ]  # fmt: skip
+    code, out, _ = run("fences", "--json")
+    assert [each["host"] for each in json.loads(out)] == [initiator("omega"), "omega"]
+    assert run("fence", "nobody")[1].splitlines()[1].split() == [
+        "nobody", "all", "-", "-", "-", "fenced", "-", "-", "-"
+    ]  # fmt: skip
+    for host in ("nobody", "omega", initiator("omega")):
+        assert run("unfence", host)[0] == 0
+    assert len(run("fences")[1].splitlines()) == 1
+
+
 @pytest.fixture(scope="module")
 def short_pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     """A node with one item on a page; its log is not what a test captures."""

@@ -21,7 +21,14 @@ _HEADERS = {
 
 
 class Refused(Exception):
-    """The node refused the request. The text is its error sentence."""
+    """The node refused the request. The text is its error sentence.
+
+    ``status`` is that of the answer, 0 where no request was sent.
+    """
+
+    def __init__(self, text: str, status: int = 0) -> None:
+        super().__init__(text)
+        self.status = status
 
 
 class Unreachable(Exception):
@@ -63,9 +70,9 @@ class NodeClient:
         """Return the answer to a PUT; raise as ``get`` does."""
         return self._request("PUT", path, json.dumps(body))
 
-    def delete(self, path: str) -> None:
-        """Send a DELETE; raise as ``get`` does."""
-        self._request("DELETE", path, None)
+    def delete(self, path: str) -> Any:
+        """Return the answer to a DELETE; raise as ``get`` does."""
+        return self._request("DELETE", path, None)
 
     def local_address(self) -> str:
         """Return the address of this machine on the way to the node; no byte is sent.
@@ -157,4 +164,4 @@ def _read(status: int, raw: bytes) -> Any:
     (fault,) = answer.values()
     if not isinstance(fault, dict) or "message" not in fault:
         raise ValueError("not an error of Block Storage")
-    raise Refused(f"{fault['message']} ({status})")
+    raise Refused(f"{fault['message']} ({status})", status)

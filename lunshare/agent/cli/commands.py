@@ -11,7 +11,7 @@ import re
 from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any, NamedTuple
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from lunshare.agent.cli.client import NodeClient, Refused
 from lunshare.agent.cli.table import table
@@ -209,6 +209,52 @@ def attachment_id(hosts: list[dict[str, Any]], name: str) -> str:
         else f"no attachment of the volume has the id, host or initiator {name!r}:"
         " see lunshare hosts"
     )
+
+
+def fence(node: NodeClient, arguments: Namespace) -> Result:
+    """Take the access of a host to every volume of the node, and show the proof."""
+    body = {"fence": {"writes_only": arguments.writes}}
+    return _fenced(node.put(_fence_path(arguments), body)["fence"])
+
+
+def unfence(node: NodeClient, arguments: Namespace) -> Result:
+    """Give a host back what its attachments ask for."""
+    return _fenced(node.delete(_fence_path(arguments))["fence"])
+
+
+def fences(node: NodeClient, arguments: Namespace) -> Result:
+    """List the hosts that are fenced, with the proof for each volume."""
+    fences = node.get("/lunshare/fences")["fences"]
+    pending = any(fence["status"] != "fenced" for fence in fences)
+    return Result(fences, _fences(fences), PENDING if pending else DONE)
+
+
+def _fence_path(arguments: Namespace) -> str:
+    return f"/lunshare/fences/{quote(arguments.host, safe='')}"
+
+
+def _fenced(fence: dict[str, Any]) -> Result:
+    is_whole = fence["status"] in ("fenced", "unfenced")
+    return Result(fence, _fences([fence]), DONE if is_whole else PENDING)
+
+
+def _fences(fences: list[dict[str, Any]]) -> str:
+    """Return a line for each volume of a host, one for a host without volumes."""
+    keys = ("volume_id", "initiator", "mode", "status", "fenced_at")
+    nothing = dict.fromkeys((*keys, "fencing_generation", "reason"))
+    rows = [
+        [
+            fence["host"],
+            fence["fence"],
+            *(line[key] for key in keys),
+            line["fencing_generation"],
+            line["reason"],
+        ]
+        for fence in fences
+        for line in fence["volumes"] or [{**nothing, "status": fence["status"]}]
+    ]
+    head = ("HOST", "FENCE", "VOLUME", "INITIATOR", "MODE", "STATUS", "FENCED")
+    return table((*head, "GENERATION", "REASON"), rows)
 
 
 def orphans(node: NodeClient, arguments: Namespace) -> Result:

@@ -26,7 +26,8 @@ exit codes:
   5  hosts, why: the target differs from the database, or the host has no session;
      prove: the target has accepted a write
   6  connect, disconnect, prove: this host cannot log in, or its disk is in use
-  7  handover, mode: it has failed, or a write hangs and it is pending
+  7  handover, mode: it has failed, or a write hangs and it is pending;
+     fence, unfence, fences: not all of it is closed, or open, yet
 """
 
 
@@ -69,7 +70,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="lunshare",
         description="Share volumes of a lunshare node among hosts, show its state, hand"
-        " write access over, recover and delete orphans, and connect this host.",
+        " write access over, fence hosts, recover and delete orphans, and connect this"
+        " host.",
         epilog=_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -97,6 +99,9 @@ def _parser() -> argparse.ArgumentParser:
         why.why,
         prove.prove,
         commands.handover,
+        commands.fence,
+        commands.unfence,
+        commands.fences,
         commands.explain,
         commands.errors,
         commands.wipes,
@@ -126,6 +131,11 @@ def _parser() -> argparse.ArgumentParser:
     consumer.describe(parsers["consumer-config"])
     why.describe(parsers["why"])
     prove.describe(parsers["prove"])
+    for name in ("fence", "unfence"):
+        parsers[name].add_argument("host", metavar="HOST", help="host, or initiator")
+    parsers["fence"].add_argument(
+        "--writes", action="store_true", help="take only writing, and let it read"
+    )
     _orphans(parsers["recover"], parsers["delete-orphan"])
     connect.describe(parsers["connect"], parsers["disconnect"])
     parsers["messages"].add_argument(
