@@ -5,7 +5,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 from xml.etree import ElementTree
@@ -233,3 +236,18 @@ def test_why_says_what_is_wrong_with_the_volume(run: Run, node: Node) -> None:
     volume = shared(run, "--rw", pair("alpha"))["volume"]
     node.services.status_resetter.reset(CTX, volume, Reset(status="error"))
     assert broken(run, "alpha", volume)[0] == ["volume"]
+
+
+def test_watched_hosts_are_printed_until_it_is_ended(run: Run, endpoint: str) -> None:
+    volume = shared(run, "--rw", pair("alpha"))["volume"]
+    command = [sys.executable, "-m", "lunshare.agent.cli.main", "hosts", volume]
+    with subprocess.Popen(
+        [*command, "--watch", "--endpoint", endpoint], stdout=subprocess.PIPE, text=True
+    ) as watching:
+        assert watching.stdout is not None
+        assert next(watching.stdout).startswith("VOLUME")
+        assert " rw " in next(watching.stdout)
+        run("mode", volume, "alpha", "ro")
+        assert any(" ro " in line for line in watching.stdout)
+        watching.send_signal(signal.SIGINT)
+    assert watching.returncode == 0

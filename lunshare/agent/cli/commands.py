@@ -7,7 +7,10 @@ Each returns the answer of the node (for ``--json``), the text and the exit code
 
 from __future__ import annotations
 
+import contextlib
 import re
+import sys
+import time
 from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -17,6 +20,8 @@ from lunshare.agent.cli.client import NodeClient, Refused
 from lunshare.agent.cli.table import table
 
 _GIB = 1024**3
+_WATCH_SECONDS = 2.0
+_CLEAR = "\x1b[H\x1b[2J"  # of a terminal: to the first line, and nothing below
 
 DONE, REFUSED, USAGE, UNREACHABLE, NO_BACKEND, DISAGREEMENT, HOST, PENDING = range(8)
 
@@ -112,11 +117,18 @@ def _every(node: NodeClient, resource: str) -> Iterator[dict[str, Any]]:
 
 def hosts(node: NodeClient, arguments: Namespace) -> Result:
     """List which host has which volume, in which mode, with which session."""
-    condition = (
-        {"volume_id": volume_id(node, arguments.volume)} if arguments.volume else {}
-    )
-    query = urlencode(condition)
-    hosts = node.get(f"/lunshare/hosts?{query}")["hosts"]
+    result = _hosts(node, arguments.volume)
+    with contextlib.suppress(KeyboardInterrupt):
+        while arguments.watch:
+            print(f"{_CLEAR if sys.stdout.isatty() else ''}{result.text}\n", flush=True)
+            time.sleep(_WATCH_SECONDS)
+            result = _hosts(node, arguments.volume)
+    return result
+
+
+def _hosts(node: NodeClient, volume: str | None) -> Result:
+    condition = {"volume_id": volume_id(node, volume)} if volume else {}
+    hosts = node.get(f"/lunshare/hosts?{urlencode(condition)}")["hosts"]
     rows = [_host(host) for host in hosts]
     head = ("VOLUME", "HOST", "INITIATOR", "MODE", "STATUS", "SESSIONS", "ADDRESS")
     text = table((*head, "KERNEL", "PROBLEM"), rows)

@@ -126,6 +126,9 @@ def _parser() -> argparse.ArgumentParser:
     parsers["hosts"].add_argument(
         "volume", nargs="?", metavar="VOLUME", help="id or name (default: all volumes)"
     )
+    parsers["hosts"].add_argument(
+        "--watch", action="store_true", help="print them again every two seconds"
+    )
     _handover(parsers["handover"])
     sharing.describe(parsers)
     consumer.describe(parsers["consumer-config"])
