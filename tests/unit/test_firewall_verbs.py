@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -201,3 +203,33 @@ def test_a_portal_that_comes_or_goes_meanwhile_is_no_other_service(
     FirewallVerbs(comes)._need_portal(portal, 10.0)
     assert seen == [portal] * 3
     FirewallVerbs(goes)._need_portal(portal, 10.0)
+
+
+_WITHOUT_DESCRIPTORS = """
+import contextlib, os, resource
+from lunshare.drivers.errors import HelperBusy, Unsupported
+from lunshare.helper.firewall import nftables
+with contextlib.suppress(Unsupported, nftables.NftablesFailed):
+    nftables.read("list tables")
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+with contextlib.suppress(OSError):
+    while True:
+        os.open(os.devnull, os.O_RDONLY)
+try:
+    nftables.read("list tables")
+except HelperBusy as error:
+    print(error)
+"""
+
+
+def test_without_a_free_descriptor_it_is_busy_and_not_unsupported() -> None:
+    """Unsupported opens the portals; and the library itself would end the helper."""
+    done = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_DESCRIPTORS],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "no free descriptor" in done.stdout

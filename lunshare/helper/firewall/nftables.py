@@ -7,6 +7,7 @@ This is libnftables, the library that ``nft`` itself is made of. No process is s
 
 from __future__ import annotations
 
+import errno
 import functools
 import socket
 import threading
@@ -14,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from lunshare.drivers.errors import Unsupported
+from lunshare.drivers.errors import HelperBusy, Unsupported
 
 _LIBRARY = "libnftables.so.1"
 # nftables/libnftables.h
@@ -23,6 +24,7 @@ _NETLINK_NETFILTER = 12  # linux/netlink.h
 _MISSING = "No such file or directory"
 # Linux 6.12 without tables of the family inet says the first one.
 _ABSENT = ("Operation not supported", "Operation not permitted", "Protocol not supp")
+_FOR_A_WHILE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 # The library has variables of the process.
 _MUTEX = threading.Lock()
 
@@ -46,6 +48,7 @@ def require_library() -> None:
 
     :raises Unsupported: it is not.
     """
+    _require_netfilter()
     _library()
 
 
@@ -75,6 +78,7 @@ def read(
 
 
 def _run(text: str, flags: int) -> bytes:
+    _require_netfilter()
     library = _library()
     with _MUTEX:
         context = library.nft_ctx_new(0)
@@ -101,7 +105,6 @@ def _library() -> Any:
     """Load the library once, with the types of its functions."""
     import ctypes  # noqa: PLC0415 - a megabyte that a node without portals does not need
 
-    _require_netfilter()
     try:
         library = ctypes.CDLL(_LIBRARY)
     except OSError:
@@ -124,10 +127,12 @@ def _library() -> Any:
 
 
 def _require_netfilter() -> None:
-    """Check that the kernel answers: without that libnftables ends its process."""
+    """Check that a socket can be opened: without it libnftables ends its process."""
     try:
         socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_NETFILTER).close()
     except OSError as error:
+        if error.errno in _FOR_A_WHILE:
+            raise HelperBusy("it has no free descriptor or memory") from None
         raise Unsupported(
             "a firewall for the portals",
             f"this kernel has no netfilter ({error.strerror}): give it one with"
