@@ -94,3 +94,26 @@ def test_no_attach_beside_a_fence_outlives_it(node: Node, volume: Volume) -> Non
         ends.set()
         for job in jobs:
             job.result()
+
+
+def test_what_was_proven_is_the_fence_that_was_applied(
+    node: Node, volume: Volume
+) -> None:
+    """All is taken while the target takes the writing: its answer is of writing."""
+    applies, proven = [0], []
+
+    def passed(point: str) -> None:
+        if point != "apply.before":
+            return
+        applies[0] += 1
+        if applies[0] == 1:
+            node.services.fences.fence(CTX, "alpha", seconds=0)
+        else:
+            proven.append(of(node, volume, "alpha").fenced_at)
+
+    node.target().failures.watch(passed)
+    fence(node, writes_only=True)
+    until(lambda: not node.assembly.jobs.in_progress(), "all jobs")
+    assert proven == [None]
+    assert of(node, volume, "alpha").fenced_at is not None
+    assert ALPHA not in node.live(volume.id)

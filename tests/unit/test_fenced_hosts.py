@@ -188,3 +188,17 @@ def test_a_volume_of_a_fenced_host_is_neither_reverted_nor_moved(
     live = [e for e in node.target(plain.backend).observe() if e.connectors]
     assert [e.volume_id for e in live] == [plain.id]
     node.close()
+
+
+def test_the_target_of_a_fenced_host_is_as_the_database_says(
+    node: Node, volume: Volume
+) -> None:
+    def problems() -> list[str]:
+        lines = node.services.hosts.list(CTX, volume.id)
+        return [line.problem for line in lines if line.initiator == ALPHA]
+
+    with node.target().failures.fail("apply.before", HANGS):
+        fence(node)
+        assert problems() == ["still open (rw) in the target"]
+    fence(node)
+    assert problems() == [""]
