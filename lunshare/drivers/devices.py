@@ -152,4 +152,5 @@ def wait_for_path(path: str, seconds: float) -> None:
         # The events began before this check, so none is missed between them.
         while not Path(path).exists():
             if not events.wait(deadline - time.monotonic()):
-                raise DeadlineExceeded(f"the appearance of {path}", seconds)
+                what = f"the appearance of disk {path.lstrip('/')}"
+                raise DeadlineExceeded(what, seconds)

@@ -138,7 +138,8 @@ class CommandFailed(DriverError):
     FIELDS: ClassVar[tuple[str, ...]] = ("argv", "exit_code", "stderr")
 
     def __init__(self, argv: tuple[str, ...], exit_code: int, stderr: str) -> None:
-        super().__init__(f"{' '.join(argv)} exited {exit_code}: {stderr.strip()}")
+        program, why = argv[0], stderr.strip()
+        super().__init__(f"{program} exited {exit_code}: {why}; {' '.join(argv)}")
         self.argv, self.exit_code, self.stderr = argv, exit_code, stderr
 
 
@@ -175,7 +176,7 @@ class HelperUnreachable(DriverError):
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(
-            f"the root helper does not answer at {path} ({why}):"
+            f"the root helper does not answer ({why}) at {path}:"
             " systemctl restart lunshare-helper.socket lunshare-helper.service, and see"
             " their journal"
         )

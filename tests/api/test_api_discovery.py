@@ -237,9 +237,9 @@ PATHS = (
     "the database cannot be used (x): check the path of sqlite:////srv/x.sqlite",
     "the database was moved: move it back to /var/lib/x.sqlite",
     "the disk '/dev/mapper/secret-x' is lost",
-    "share nas:/secret did not answer",
-    "share nas:/srv/a secret/c did not answer: [Errno 5] '/var/a secret'",
-    "share nas:/.secret did not answer",
+    "a share did not answer within 5 seconds: nas:/secret",
+    "a share fails: Input/output error; '/var/a secret' of nas:/srv/a secret/c",
+    "a share is stale: nas:/.secret at /var/x",
 )
 
 

@@ -33,7 +33,7 @@ WRONG = {
     ),
     "nohelper": (
         "lunshare_helper_socket = /nowhere/helper.sock",
-        "the root helper does not answer at /nowhere/helper.sock",
+        "the root helper does not answer (",
     ),
     "foreign": ("volume_group = foreign\n{helper}", "foreign"),
     "newer": ("{newer}", f"speaks protocol {PROTOCOL + 1}"),

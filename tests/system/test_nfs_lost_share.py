@@ -194,7 +194,8 @@ def test_volumes_of_the_other_share_are_exported_at_a_start(
         assert Live(filer.lost).gone
         (closed,) = filer.failed()
         assert "pool of backend nfs is closed: not every volume can be used" in closed
-        assert f"share {second.share.source} cannot be mounted" in closed
+        assert "a share cannot be mounted: " in closed
+        assert second.share.source in closed
         filer.require_refused(other)
         snapshot = filer.api.snapshot(filer.kept)
         filer.api.delete_snapshot(snapshot)

@@ -57,7 +57,7 @@ def _lock(group: str) -> int:
         file = _open(path)
     except OSError as error:
         raise Misconfigured(
-            f"claim on volume_group {group}, {path}: {error.strerror}",
+            f"claim on volume_group {group}: {error.strerror}, {path}",
             "run systemd-tmpfiles --create lunshare.conf, and lunshared as its user",
         ) from None
     try:
@@ -126,4 +126,7 @@ def node_tag() -> str:
 
 
 def _no_machine_id(problem: str) -> Misconfigured:
-    return Misconfigured(f"{MACHINE_ID}: {problem}", "run systemd-machine-id-setup")
+    return Misconfigured(
+        f"this node has no machine id ({problem}): {MACHINE_ID}",
+        "run systemd-machine-id-setup",
+    )

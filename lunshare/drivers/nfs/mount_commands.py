@@ -41,7 +41,7 @@ class MountCommands:
             self._root.run(*words, timeout=self._timeout)
         except CommandFailed as error:
             raise StorageLost(
-                f"share {share.source} cannot be mounted: {error.stderr.strip()}",
+                f"a share cannot be mounted: {error.stderr.strip()}; {share.source}",
                 f"correct that; try it with: {' '.join(words)}",
             ) from error
         except DeadlineExceeded as error:
@@ -56,7 +56,7 @@ class MountCommands:
 def no_answer(share: Share, seconds: float) -> StorageLost:
     """Return the error for a server that does not answer."""
     return StorageLost(
-        f"share {share.source} did not answer within {seconds:g} seconds",
+        f"a share did not answer within {seconds:g} seconds: {share.source}",
         f"check whether {share.host} runs and can be reached (showmount, rpcinfo);"
         " I/O of hosts continues by itself when it answers again",
     )

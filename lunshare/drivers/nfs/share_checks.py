@@ -109,11 +109,12 @@ class ShareChecks:
 def _require_usable(files: ShareFiles, state: Mapping[str, str]) -> None:
     share, point = files.share, files.point
     if state["source"] != share.source:
+        what = "another file system" if state["source"] else "nothing"
         raise Misconfigured(
-            f"share {share.source}: {state['source'] or 'nothing'} is mounted at"
-            f" {point}",
+            f"{what} is mounted in place of a share: {state['source']} at {point}, not"
+            f" {share.source}",
             f"stop what uses it, and umount {point}",
         )
     if state["trouble"]:
-        what = f"share {share.source} at {point} is {state['trouble']}"
+        what = f"a share is {state['trouble']}: {share.source} at {point}"
         raise Misconfigured(what, state["remedy"])

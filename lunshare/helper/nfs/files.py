@@ -107,7 +107,7 @@ def list_files(share: OpenShare, _asked: FileName) -> list[dict[str, Any]]:
                 stack.callback(_LONG_LISTS.leave, "")
             if number >= MAX_FILES:
                 source = share.mount.source
-                raise DriverError(f"share {source} has more than {MAX_FILES} names")
+                raise DriverError(f"a share has more than {MAX_FILES} names: {source}")
             if entry.name.isprintable() and not entry.name.startswith("."):
                 with contextlib.suppress(FileNotFoundError):
                     status = entry.stat(follow_symlinks=False)

@@ -122,7 +122,7 @@ class ShareVerbs:
             mount = self._mounts.find(request.point)
             if mount is None:
                 raise Misconfigured(
-                    f"share at {request.point} is not mounted",
+                    f"a share is not mounted: {request.point}",
                     "the next check of its backend mounts it, or reports why it cannot",
                 )
             need_listed(mount, self._served)
@@ -159,7 +159,9 @@ class ShareVerbs:
             trouble = ""
         except OSError as error:
             if error.errno not in {*_TROUBLE, *_FULL}:
-                raise DriverError(f"share {mount.source}: {error.strerror}") from None
+                raise DriverError(
+                    f"a share fails: {error.strerror}; {mount.source}"
+                ) from None
             trouble = _TROUBLE.get(error.errno, "")  # a full share can still be used
         return {
             "source": mount.source,
@@ -220,7 +222,7 @@ class ShareVerbs:
     def _admit(self, mount: Mount, what: str, seconds: float) -> None:
         with self._mutex:
             if self._waiting[mount.point] >= MAX_WAITING:
-                many = f"{what}, behind {MAX_WAITING} others on {mount.source},"
+                many = f"{what}, behind {MAX_WAITING} others of its share,"
                 raise DeadlineExceeded(many, seconds)
             self._waiting[mount.point] += 1
 
@@ -257,6 +259,6 @@ def _translated_errors(mount: Mount, name: str) -> Iterator[None]:
             raise NoSpace(mount.source, f"its server reports: {why}") from None
         trouble = _TROUBLE.get(error.errno or 0)
         if trouble:
-            what = f"share {mount.source} is {trouble} ({why})"
+            what = f"a share is {trouble} ({why}): {mount.source}"
             raise Misconfigured(what, _REMEDY[trouble]) from None
-        raise DriverError(f"share {mount.source}, {name}: {why}") from None
+        raise DriverError(f"a share fails: {why}; {name} of {mount.source}") from None
