@@ -107,17 +107,28 @@ def found(tmp_path: Path, request: pytest.FixtureRequest) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_killed_clone_of_cinder_itself_leaves_no_snapshot(tmp_path: Path) -> None:
-    """It locked its source: of a thick volume, which then could not be deleted."""
+def printed(module: str, tmp_path: Path) -> Any:
+    """What a module prints that Cinder's Python runs."""
     done = subprocess.run(
-        [str(python()), "-W", "ignore", "-m", "tests.fleet.killed_clone"],
+        [str(python()), "-W", "ignore", "-m", f"tests.fleet.{module}"],
         check=False,
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": python_path(tmp_path)},
     )
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1]) == []
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_killed_clone_of_cinder_itself_leaves_no_snapshot(tmp_path: Path) -> None:
+    """It locked its source: of a thick volume, which then could not be deleted."""
+    assert printed("killed_clone", tmp_path) == []
+
+
+def test_migration_does_not_copy_onto_bytes_of_another_disk(tmp_path: Path) -> None:
+    """The new disk is deleted, and the source is not."""
+    seen = printed("orphan_target", tmp_path)
+    assert seen == {"error": "foreign-bytes", "disks": [1, 0]}
 
 
 def test_driver_has_the_whole_interface_beside_cinders_own_driver(found: Any) -> None:
