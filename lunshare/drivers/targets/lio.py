@@ -87,13 +87,15 @@ class LioTarget(TargetDriver):
         ),
         cfg.BoolOpt(
             "portal_firewall",
-            default=False,
             help="Whether only hosts with an attachment can open a connection to the"
             " portals: those at the ip of their connector, and all in"
             " initiator_networks. The root helper keeps the nftables table"
-            " 'inet lunshare' for that. Connections that exist are not ended. With"
-            " true the backend is down where the node has no libnftables or no"
-            " nf_tables. Only lunshared does this; cinder-volume admits everybody.",
+            " 'inet lunshare' for that. Connections that exist are not ended. Without a"
+            " value it does so where the node has nftables, unless a host that is"
+            " attached already would be locked out; the log and"
+            " /v3/lunshare/health then say which. With true the backend is down where"
+            " the node has none. Only lunshared does this; cinder-volume admits"
+            " everybody.",
         ),
         cfg.ListOpt(
             "initiator_networks",
