@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from lunshare.agent.db import schema_version
 from lunshare.agent.db.schema import SERVICES
-from lunshare.agent.db.sqlite.engine import Database
+from lunshare.agent.db.sqlite.engine import LOG_SIZE, Database
 from lunshare.agent.model.errors import DatabaseFailed
 
 
@@ -43,6 +43,22 @@ def put(
         row = {"host": host, "binary": "b", "disabled": False}
         connection.execute(sa.insert(SERVICES).values(row))
         before_commit()
+
+
+def test_the_log_of_a_long_read_does_not_stay(database: Database, path: Path) -> None:
+    """What is written while a transaction reads is added to the log (WAL)."""
+    log = path.with_name(f"{path.name}-wal")
+    with database.reading() as connection:
+        connection.execute(sa.select(SERVICES)).all()
+        for number in range(5):
+            with database.writing() as writer:
+                names = (f"{number}-{row}" for row in range(9000))
+                rows = [{"host": name, "binary": "b" * 255} for name in names]
+                writer.execute(sa.insert(SERVICES), rows)
+    assert log.stat().st_size > LOG_SIZE
+    for number in range(3):
+        put(database, f"after {number}")
+    assert log.stat().st_size <= LOG_SIZE
 
 
 def hosts(database: Database) -> set[str]:

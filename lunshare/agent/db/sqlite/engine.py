@@ -26,6 +26,10 @@ from lunshare.agent.db.sqlite.group_commit import Group
 from lunshare.agent.db.sqlite.readers import Readers
 from lunshare.agent.model.errors import DatabaseFailed, StartupError
 
+#: Bytes of its log (WAL) that stay on the disk after what was written during a long
+#: read, such as the copy of a backup.
+LOG_SIZE = 16 * 2**20
+
 _WAL = "PRAGMA journal_mode=WAL"
 _PRAGMAS = (
     "PRAGMA synchronous=FULL",
@@ -35,6 +39,7 @@ _PRAGMAS = (
     # KiB for each connection. With 1,024 no request was faster, since the kernel has
     # a cache too (10,000 volumes, 30,000 attachments).
     "PRAGMA cache_size=-256",
+    f"PRAGMA journal_size_limit={LOG_SIZE}",
 )
 
 
