@@ -18,6 +18,8 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
+
 from lunshare.drivers.helper_client import Helper
 from lunshare.drivers.targets.lio import LioTarget
 from lunshare.drivers.values import Auth, Connector, Disk, Export, Mode
@@ -67,6 +69,11 @@ class HelperProcess:
         """A new client; it is closed with the helper."""
         self._clients.append(Helper(self.path))
         return self._clients[-1]
+
+    def processor_seconds(self) -> float:
+        """The processor time that it has used."""
+        times = psutil.Process(self._process.pid).cpu_times()
+        return float(times.user + times.system)
 
     def kill(self) -> None:
         """kill -9. The process stays while one of its threads is in the kernel."""

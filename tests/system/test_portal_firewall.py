@@ -197,20 +197,21 @@ def test_a_login_with_guessed_names_ends_no_session(node: Node) -> None:
     victim.close()
 
 
-def test_an_address_costs_the_same_beside_ten_thousand(wall: LioTarget) -> None:
+def test_an_address_costs_the_same_beside_ten_thousand(
+    wall: LioTarget, helper: HelperProcess
+) -> None:
+    """In processor time of the helper: a busy machine makes no difference."""
     others = [f"10.{60 + n // 65536}.{n // 256 % 256}.{n % 256}" for n in range(10_000)]
     seconds = {}
     for count in (10, 10_000):
         wall.admit_all(at(ADDRESS, *others[:count]))
-        times = []
+        began = helper.processor_seconds()
         for _ in range(100):
-            began = time.monotonic()
             assert wall.admit(address(OUTSIDE), True)
             assert wall.admit(address(OUTSIDE), False)
-            times.append(time.monotonic() - began)
-        seconds[count] = sorted(times)[50]
-    print(f"\nmedian of admit and close, by elements: {seconds}")
-    assert seconds[10_000] < 2 * seconds[10] + 0.002, seconds
+        seconds[count] = helper.processor_seconds() - began
+    print(f"\nprocessor time of 100 times admit and close, by elements: {seconds}")
+    assert seconds[10_000] < 2 * seconds[10] + 0.1, seconds
 
 
 def test_a_network_is_admitted(node: Node, helper: HelperProcess) -> None:
