@@ -170,7 +170,8 @@ class Assembled:
         Cinder ends the process when this fails at its start, and no volume is started.
         """
         try:
-            return {export.volume_id for export in self.backend.target.observe()}
+            exports = self.backend.target.observe()
+            return {export.volume_id for export in exports if not export.ended}
         except DriverError as error:
             LOG.error(
                 "[%s] exports not listed, it is tried again: %s", self.name, error

@@ -238,11 +238,30 @@ class PortalGuard:
 
 @dataclass(frozen=True, slots=True)
 class LiveExport:
-    """One export that lunshare created, as the target has it now."""
+    """One export that lunshare created, as the target has it now.
+
+    ``remains`` are initiators without access that have left what the kernel does not
+    let go, each with a sentence; "" where it is not known to be so.
+    """
 
     volume_id: str
     connectors: tuple[LiveConnector, ...]
     enabled: bool = True
+    remains: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is exported: only what could not be removed is left."""
+        return bool(self.remains) and not self.connectors and not self.enabled
+
+    @property
+    def leftovers(self) -> tuple[str, ...]:
+        """A sentence for each host that has left something."""
+        return tuple(
+            f"export of volume {self.volume_id}: {initiator} {why}"
+            for initiator, why in self.remains
+            if why
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,6 +93,36 @@ def test_an_access_that_could_not_be_closed_is_shown_as_open(
     assert shown(api, volume) == []
 
 
+def test_what_a_host_has_left_in_the_kernel_is_named_and_stops_nothing(
+    api: Api, node: Node
+) -> None:
+    volume, host, other = api.shared_volume(), name(), name()
+    row = attached(api, volume, host, "ro")
+    api("DELETE", f"/attachments/{row['id']}")
+    storage = node.target("api").storage
+    storage.remains[volume["id"]] = {initiator(host): "has left a session"}
+    try:
+        (line,) = shown(api, volume)
+        assert (line["initiator"], line["allowed"]) == (initiator(host), None)
+        assert line["problem"] == "has left a session"
+        node.assembly.reconcile.run()
+        health = api("GET", "/lunshare/health")["health"]
+        sentence = (
+            f"export of volume {volume['id']}: {initiator(host)} has left a session"
+        )
+        assert sentence in health["unknown"]
+        assert f"export of volume {volume['id']}" not in str(
+            api("GET", "/lunshare/orphans")
+        )
+        row = attached(api, volume, other, "ro")
+        api("DELETE", f"/attachments/{row['id']}")
+        api("DELETE", f"/volumes/{volume['id']}", status=202)
+        node.assembly.reconcile.run()
+        assert sentence in api("GET", "/lunshare/health")["health"]["unknown"]
+    finally:
+        del storage.remains[volume["id"]]
+
+
 def test_all_rows_are_shown_when_a_target_does_not_answer(api: Api, node: Node) -> None:
     volume, host = api.shared_volume(), name()
     attached(api, volume, host, "ro")

@@ -116,6 +116,10 @@ def compare(
         problem = "no attachment asks for this access; the next reconcile closes it"
         line = _live_line(volume, initiator, live[initiator], unread)
         yield replace(line, problem=problem)
+    for initiator, why in export.remains if export else ():
+        if why and initiator not in live:
+            line = _live_line(volume, initiator, None, unread)
+            yield replace(line, problem=why)
 
 
 def _disagreement(

@@ -129,7 +129,7 @@ class Reconciler:
         with self._db.reading() as connection:
             ids = set(attachments.volumes_to_reconcile(connection))
         listing = inventory.read(self._db, self._backends)
-        result.unknown += [str(orphan) for orphan in listing.orphans]
+        result.unknown += [*map(str, listing.orphans), *sorted(listing.remains)]
         result.failed += [*listing.failed, *listing.missing]
         orphaned = {orphan.id for orphan in listing.orphans if orphan.kind == "export"}
         return sorted((ids | listing.exported) - orphaned)

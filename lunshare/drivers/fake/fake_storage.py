@@ -119,6 +119,8 @@ class FakeStorage:
         self.snapshots: dict[str, FakeDisk] = {}
         self.deleted: dict[str, FakeDisk] = {}  # not wiped yet
         self.exports: dict[str, dict[str, FakeAcl]] = {}
+        #: By volume id: hosts that have left something, each with a sentence.
+        self.remains: dict[str, dict[str, str]] = {}
         #: Addresses that may connect; None where the firewall was lost.
         self.admitted: set[str] | None = None
         self.open: set[str] = set()  # volume ids that a process has open

@@ -247,9 +247,15 @@ class FakeTarget(TargetDriver):
     def observe(self) -> tuple[LiveExport, ...]:
         self.failures.at("observe")
         with self.storage.lock:
+            exports, remains = self.storage.exports, self.storage.remains
             return tuple(
-                LiveExport(volume_id, tuple(_live(*item) for item in acls.items()))
-                for volume_id, acls in self.storage.exports.items()
+                LiveExport(
+                    volume_id,
+                    tuple(_live(*item) for item in exports.get(volume_id, {}).items()),
+                    volume_id in exports,
+                    tuple(remains.get(volume_id, {}).items()),
+                )
+                for volume_id in dict.fromkeys([*exports, *remains])
             )
 
     def connection_info(self, volume: Volume, connector: Connector) -> dict[str, Any]:

@@ -37,6 +37,13 @@ from lunshare.drivers.values import (
 )
 
 _LUN = 0
+#: Why an empty ACL stays, by the words of lunshare.helper.lio.kept_acls.
+_LEFT = {
+    "dead session": "has left a session that the kernel does not end; it can be"
+    " attached to this volume after the node's next start",
+    "dependency": "has been named in a registration (SPEC_I_PT), and its empty ACL"
+    " stays until the node's next start",
+}
 
 
 class LioTarget(TargetDriver):
@@ -271,7 +278,12 @@ def _disk(disk: Disk | None) -> dict[str, Any] | None:
 
 def _live(found: Mapping[str, Any]) -> LiveExport:
     connectors = tuple(_live_connector(**fields) for fields in found["connectors"])
-    return LiveExport(found["volume_id"], connectors, found["enabled"])
+    remains = (
+        (initiator, _LEFT.get(why, "")) for initiator, why in found["remains"].items()
+    )
+    return LiveExport(
+        found["volume_id"], connectors, found["enabled"], tuple(sorted(remains))
+    )
 
 
 def _live_connector(

@@ -8,7 +8,8 @@ change of the ACL's cmdsn_depth ends its sessions and returns when their writes
 have landed; so does the removal of the ACL. While one waits, no other target
 is held up; but a waiting removal locks the directory of this target's ACLs,
 even for reading, so the removal comes after the change of depth. It comes always,
-because only the removal waits for a session that the kernel does not show.
+because only the removal waits for a session that the kernel does not show; except for
+ACLs that the kernel may never let go (``kept_acls``).
 
 A live session never loses its mapped LUN, not for a moment: the kernel answers READ
 of the first 32 KiB of a LUN 0 that is not mapped with GOOD and with arbitrary bytes
@@ -52,6 +53,10 @@ _ADDRESS = re.compile(r"Address (\S+) ")
 # The ACL has this tag from before write access is removed until the writes have
 # landed. So when the helper is killed in between, the next helper waits again.
 _FENCING = "(fencing)"
+# How the tag of an ACL starts that is closed and stays: see kept_acls.
+_KEPT = "(kept: "
+DEAD = "dead session"
+_CONNECTION = "CID: "
 
 # A mapped LUN without its link has an empty write_protect.
 _MODES = {"0": Mode.RW, "1": Mode.RO}
@@ -76,6 +81,34 @@ def in_session(acl: str) -> bool:
     return not read(acl + "/info").startswith(_NO_SESSION)
 
 
+def is_dead(acl: str) -> bool:
+    """Whether the host's latest session has failed and has no connection.
+
+    The kernel has released the commands of a connection before it says so. Unless a
+    timer ends such a session, it stays until the node starts again.
+    """
+    shown = _of_kernel(acl)
+    return _FAILED in shown and _CONNECTION not in shown
+
+
+def why_kept(acl: str) -> str:
+    """Return why the ACL stays, as ``keep`` wrote it; "" when it is another one."""
+    _, mark, why = read_or_empty(acl + "/tag").partition(_KEPT)
+    return why.rstrip(")") if mark and not _mapped_lun_names(acl) else ""
+
+
+def is_refused(acl: str) -> bool:
+    """Whether its host can not be let in again: a dead session would be hidden."""
+    return why_kept(acl) == DEAD
+
+
+def keep(acl: str, why: str) -> None:
+    """Leave it without a LUN, and refuse every login. ``grant`` can use it again."""
+    _refuse_logins(acl)
+    unmap(acl)
+    write(acl + "/tag", f"{_KEPT}{why})")
+
+
 def addresses(acl: str) -> list[str]:
     """Return the addresses of the host's connections that the kernel shows."""
     return sorted(set(_ADDRESS.findall(_of_kernel(acl))))
@@ -84,8 +117,8 @@ def addresses(acl: str) -> list[str]:
 def close(acl: str, lock: TimedLock) -> bool:
     """Remove the access except for its empty ACL; return whether there is an ACL.
 
-    When this returns, the host cannot log in. Its writes have landed when ``remove``
-    has returned.
+    When this returns, the host cannot log in. Its writes have landed when its ACL is
+    removed or kept (``kept_acls``).
 
     :raises DeadlineExceeded: its connections are closed or being closed, and new
         writes are refused, but writes in progress may still land. Another ``close``
@@ -106,8 +139,8 @@ def write_protect(acl: str) -> None:
         write(mapping + "/write_protect", "1")
 
 
-def evict(acl: str, lock: TimedLock) -> None:
-    """Remove the host's ACL, which has its LUN. ``grant`` creates another one.
+def close_to_move(acl: str, lock: TimedLock) -> None:
+    """Remove the host's LUN, as ``close``, of a host that will get another one.
 
     First its writes in progress land, as with ``set_read_only``. Logins are not refused
     during that wait, because an initiator may give up after a refused login. Then the
@@ -117,7 +150,6 @@ def evict(acl: str, lock: TimedLock) -> None:
     """
     set_read_only(acl, lock)
     _end_and_unmap(acl, lock)
-    remove(acl, lock)
 
 
 def start_read_only(acl: str) -> None:
@@ -208,22 +240,15 @@ def _need_mode(path: str, found: str, wanted: Mode) -> None:
         raise OSError(errno.EIO, f"not {wanted}", path)
 
 
-def remove(acl: str, lock: TimedLock) -> None:
-    """Remove an ACL, also an incomplete one, when no session of it is left.
-
-    Only this removal waits for every session. ``info`` shows one, and none while a
-    session is logging out that was not the host's latest: target_shutdown_sessions
-    takes it from the list, and lio_tpg_close_session skips it (seen on 6.12).
-
-    :raises DeadlineExceeded: such a session has a write in progress.
-    """
-    lock.run_step(f"removing the ACL of {_host(acl)}", remove_idle, acl)
+def unmap(acl: str) -> None:
+    """Remove the mapped LUNs of a host without a live session."""
+    for mapping in _mappings(acl):
+        _unmap(mapping)
 
 
 def remove_idle(acl: str) -> None:
     """Remove an ACL without sessions, also an incomplete one."""
-    for mapping in _mappings(acl):
-        _unmap(mapping)
+    unmap(acl)
     remove_object(acl)
 
 
@@ -252,10 +277,9 @@ def _end_and_unmap(acl: str, lock: TimedLock) -> None:
     """
     _refuse_logins(acl)
     _end_sessions(acl, lock)
-    while in_session(acl):
+    while in_session(acl) and not is_dead(acl):
         _end_sessions(acl, lock)
-    for mapping in _mappings(acl):
-        _unmap(mapping)
+    unmap(acl)
 
 
 def _refuse_logins(acl: str) -> None:
@@ -277,7 +301,8 @@ def _end_sessions(acl: str, lock: TimedLock) -> None:
     last, what = _session(acl), f"ending the sessions of {_host(acl)}"
     _wait_for_timer(acl)
     lock.run_step(what, _change_depth, acl)
-    lock.wait_until(what, lambda: not 0 < _session(acl) <= last)
+    lock.wait_until(what, lambda: not 0 < _session(acl) <= last or is_dead(acl))
+    _wait_for_timer(acl)
 
 
 def _wait_for_timer(acl: str) -> None:
@@ -285,7 +310,8 @@ def _wait_for_timer(acl: str) -> None:
 
     Its host has logged out the connection only. A timer ends the session after
     DefaultTime2Retain, 0 here. A change of the depth would stop that timer, and nothing
-    would end the session (6.12, docs/kernel-reports/logout-of-a-connection.md).
+    would end the session (6.12, docs/kernel-reports/logout-of-a-connection.md). A host
+    can still hit the moment between this wait and the change: see ``is_dead``.
     """
     until = time.monotonic() + _TIMER_SECONDS
     while _FAILED in _of_kernel(acl) and time.monotonic() < until:
@@ -329,9 +355,17 @@ def _map(acl: str, lun: str) -> None:
 
 
 def _unmap(mapping: str) -> None:
+    """Remove the link, which is the access, and the object, unless it is depended on.
+
+    A registration with SPEC_I_PT leaves such a dependency of the kernel (EBUSY).
+    """
     for link in links(mapping):
         os.unlink(f"{mapping}/{link}")
-    remove_object(mapping)
+    try:
+        remove_object(mapping)
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
 
 
 def _mappings(acl: str) -> list[str]:

@@ -21,7 +21,7 @@ from lunshare.drivers.errors import InvalidValue, TargetFailed
 from lunshare.drivers.protocol import export_paths
 from lunshare.drivers.values import Disk, DiskKind, Portal, iscsi_name
 from lunshare.helper import disk_paths
-from lunshare.helper.lio import acls, backstores
+from lunshare.helper.lio import acls, backstores, kept_acls
 from lunshare.helper.lio.backstores import Role
 from lunshare.helper.lio.configfs import (
     create_object,
@@ -60,6 +60,7 @@ _FOR_NEW_HOSTS = (
 # portal is refused: kernel_bind() -98 in the kernel's log, EINVAL from mkdir (6.1:
 # iscsit_get_np skips a portal that is shutting down).
 _SHUTDOWN_SECONDS, _PAUSE_SECONDS = 3.0, 0.01
+_END_SECONDS = 2.0
 
 
 def prepare_for_hosts(target: Target) -> None:
@@ -113,8 +114,8 @@ def create(
     Returns the writers' backstore. ``link_lun`` links its LUN.
     """
     path = _create_backstore(target, disk, Role.WRITERS, lock)
-    os.mkdir(target.path)
-    os.mkdir(target.group)
+    create_object(target.path)  # exists, if it has ACLs that are kept
+    create_object(target.group)
     for name, value in _ATTRIBUTES.items():
         write(f"{target.group}/{name}", value)
     for portal in portals:
@@ -160,7 +161,7 @@ def remove_readers_lun(target: Target, lock: TimedLock) -> list[str]:
     if existed:
         for initiator in target.acls():
             if acls.maps(target.acl(initiator), lun):
-                acls.evict(target.acl(initiator), lock)
+                kept_acls.evict(target, initiator, lock)
         _remove_lun(lun)
     for path in paths:
         lock.run_step(f"closing {path}", backstores.destroy, path)
@@ -252,10 +253,9 @@ def close_unknown_hosts(target: Target, lock: TimedLock) -> list[str]:
     closed: set[str] = set()
     while new := target.unknown_hosts() - closed:
         for initiator in sorted(new):
-            acl = target.acl(_name_of_acl(target, initiator))
-            create_object(acl)
-            acls.close(acl, lock)
-            acls.remove(acl, lock)
+            name = _name_of_acl(target, initiator)
+            create_object(target.acl(name))
+            kept_acls.close(target, name, lock)
         closed |= new
     return [f"{initiator} closed, which had no ACL" for initiator in sorted(closed)]
 
@@ -265,9 +265,8 @@ def teardown(target: Target, lock: TimedLock) -> list[str]:
 
     Every access is write-protected before the first session is ended: the kernel ends
     them one after the other, and one may wait for a hung disk. When this returns,
-    every session is ended and its writes have landed. The count of sessions is checked
-    as well: it includes sessions that were already closing, which the kernel's own wait
-    skips.
+    every session is ended, or dead, and its writes have landed. The removal of the LUNs
+    waits for every command. What the kernel does not let go stays, see ``kept_acls``.
 
     :raises DeadlineExceeded: no host can log in any more, but writes in progress may
         still land.
@@ -278,12 +277,7 @@ def teardown(target: Target, lock: TimedLock) -> list[str]:
             acls.write_protect(target.acl(initiator))
         if target.enabled():
             lock.run_step(f"ending the sessions of {target.name}", _disable, target)
-        lock.wait_until(
-            f"the end of the sessions of {target.name}",
-            lambda: not target.sessions(),
-        )
-        _remove_objects(target)
-        changes.append(f"target of {target.name} removed")
+        changes += _remove_objects(target, lock)
     for path in paths:
         lock.run_step(f"closing {path}", backstores.destroy, path)
         changes.append(f"backstore of {target.name} removed")
@@ -315,15 +309,41 @@ def _disable(target: Target) -> None:
     write(target.group + "/enable", "0")
 
 
-def _remove_objects(target: Target) -> None:
+def _remove_objects(target: Target, lock: TimedLock) -> list[str]:
+    emptied = kept_acls.reasons(target) and not names(target.group + "/lun")
+    _wait_for_sessions(target, lock, 0.0 if emptied else _END_SECONDS)
     for initiator in target.acls():
-        acls.remove_idle(target.acl(initiator))
+        acls.unmap(target.acl(initiator))
+    for lun in names(target.group + "/lun"):
+        path = f"{target.group}/lun/{lun}"
+        lock.run_step(f"closing {lun} of {target.name}", _remove_lun, path)
+    kept_acls.end_all(target)
     for portal in names(target.group + "/np"):
         remove_object(f"{target.group}/np/{portal}")
-    for lun in names(target.group + "/lun"):
-        _remove_lun(f"{target.group}/lun/{lun}")
+    if hosts := target.acls():
+        stay = f"target of {target.name} emptied; the ACLs of {', '.join(hosts)} stay"
+        return [] if emptied else [stay]
     remove_object(target.group)
     remove_object(target.path)
+    return [f"target of {target.name} removed"]
+
+
+def _wait_for_sessions(target: Target, lock: TimedLock, seconds: float) -> None:
+    """Wait until none is left, or so long if only such are left that may never end.
+
+    Those have no connection, or the kernel does not show them: it ends what it shows.
+    The count includes sessions that were already closing, which its own wait skips.
+    """
+    until = time.monotonic() + seconds
+
+    def ended() -> bool:
+        if not target.sessions():
+            return True
+        hosts = map(target.acl, target.acls())
+        live = (acls.in_session(acl) and not acls.is_dead(acl) for acl in hosts)
+        return time.monotonic() >= until and not any(live)
+
+    lock.wait_until(f"the end of the sessions of {target.name}", ended)
 
 
 def _remove_lun(lun: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from lunshare.drivers.errors import TargetFailed
 from lunshare.drivers.values import UUID, Disk, Mode
-from lunshare.helper.lio import acls, backstores, iscsi_target, reservations
+from lunshare.helper.lio import acls, backstores, iscsi_target, kept_acls, reservations
 from lunshare.helper.lio.backstores import Role
 from lunshare.helper.lio.cinder_targets import TakesOver
 from lunshare.helper.lio.configfs import CORE, ISCSI, ROOT, create_object, names, read
@@ -115,13 +115,16 @@ class TargetVerbs:
 
     def _observe(self, volume_id: str) -> dict[str, Any]:
         target = self._target(volume_id)
-        connectors = (_live(target, initiator) for initiator in target.acls())
+        remains = kept_acls.reasons(target)
+        open_to = (host for host in target.acls() if host not in remains)
+        connectors = (_live(target, initiator) for initiator in open_to)
         found = [connector for connector in connectors if connector]
-        _count_sessions(found, target.sessions())
+        _count_sessions(found, target.sessions() - kept_acls.sessions(target, remains))
         return {
             "volume_id": volume_id,
             "enabled": target.enabled(),
             "connectors": found,
+            "remains": remains,
         }
 
 
@@ -158,6 +161,7 @@ def _apply(target: Target, wanted: Apply, lock: TimedLock) -> list[str]:
     changes += _open(target, wanted)
     if fresh:
         iscsi_target.enable(target)
+    _need_all_open(target, wanted)
     return changes
 
 
@@ -218,8 +222,7 @@ def _place_hosts(
     for connector in wanted.concerned:
         acl, lun = target.acl(connector.initiator), target.lun_of(connector)
         if acls.maps_other_lun(acl, lun):
-            acls.evict(acl, lock)
-            reservations.void_saved(target, connector.initiator)
+            kept_acls.evict(target, connector.initiator, lock)
             changes.append(
                 f"{connector.initiator} moved to the {connector.mode} hosts' LUN"
             )
@@ -293,12 +296,10 @@ def _remove_extra_luns(target: Target, initiators: Collection[str]) -> list[str]
 
 def _close_host(target: Target, initiator: str, lock: TimedLock) -> list[str]:
     """Close a host's access. Its ACL is removed last, so a retry starts here again."""
-    acl = target.acl(initiator)
-    session_found = acls.close(acl, lock)
-    reservations.void_saved(target, initiator)
-    if session_found:
-        acls.remove(acl, lock)
-    return [f"{initiator} closed"] if session_found else []
+    if not kept_acls.close(target, initiator, lock):
+        return []
+    why = acls.why_kept(target.acl(initiator))
+    return [f"{initiator} closed" + ("; its empty ACL stays" if why else "")]
 
 
 def _open(target: Target, wanted: Apply) -> list[str]:
@@ -308,8 +309,16 @@ def _open(target: Target, wanted: Apply) -> list[str]:
         iscsi_target.prepare_for_hosts(target)
     for connector in wanted.concerned:
         acl = target.acl(connector.initiator)
-        changes += acls.grant(acl, target.lun_of(connector), connector)
+        if not acls.is_refused(acl):
+            changes += acls.grant(acl, target.lun_of(connector), connector)
     return changes
+
+
+def _need_all_open(target: Target, wanted: Apply) -> None:
+    """:raises TargetFailed: a host is refused; the others have their access."""
+    for connector in wanted.concerned:
+        if acls.is_refused(target.acl(connector.initiator)):
+            raise TargetFailed(target.volume_id, _REFUSED % connector.initiator)
 
 
 def _remove(target: Target, lock: TimedLock) -> list[str]:
@@ -367,6 +376,10 @@ def _as_target_failed(
         ) from None
 
 
+_REFUSED = (
+    "initiator %s has left a session at this volume that the kernel does not end:"
+    " attach it to the volume after the node's next start, or attach another host"
+)
 _REMEDY = "load the modules target_core_mod and iscsi_target_mod"
 
 

@@ -41,11 +41,13 @@ class Inventory:
     """What was found. ``missing`` and ``failed`` are sentences.
 
     ``exported`` are ids of volumes with a live export. ``failed`` names the backends
-    that could not be read.
+    that could not be read. ``remains`` are sentences about what the kernel does not let
+    go.
     """
 
     exported: set[str] = field(default_factory=set)
     orphans: list[Orphan] = field(default_factory=list)
+    remains: set[str] = field(default_factory=set)
     missing: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
 
@@ -97,8 +99,10 @@ def _list_backend(
     name, drivers = backend.name, backend.drivers
 
     def exports() -> Iterator[Orphan]:
-        for export in drivers.target.observe():
-            found.exported.add(export.volume_id)
+        exports = drivers.target.observe()
+        found.remains.update(what for export in exports for what in export.leftovers)
+        found.exported.update(export.volume_id for export in exports)
+        for export in (export for export in exports if not export.ended):
             where = f"export of volume {export.volume_id}"
             yield Orphan("export", export.volume_id, name, where)
 

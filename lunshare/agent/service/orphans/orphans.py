@@ -176,7 +176,7 @@ class Orphans:
     def _check_not_exported(self, backend: NodeBackend, volume_id: str) -> None:
         with backend.for_request() as driver:
             export = driver.target.observe_volume(volume_id)
-        if export is not None:
+        if export is not None and not export.ended:
             raise Conflict(
                 f"the disk of volume {volume_id} is still exported: delete the orphaned"
                 " export first, which ends the sessions of its hosts"
