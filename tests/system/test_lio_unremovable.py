@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hosts that leave an object of the kernel which cannot be removed.
 
-Each such object stays until the guest ends, so these tests are in a file of their own.
+Each such object stays until the guest ends, so this file comes after the one that
+expects none (test_lio_takeover).
 """
 
 from __future__ import annotations
