@@ -33,12 +33,14 @@ WANTED = {
     "reservations": False,
 }
 # The target is ours and has the disk, the disk is there, hosts may log in; there is no
-# ACL; then the writes in the order that fails closed, and the bit is read back.
+# ACL, so none that the kernel keeps; then the writes in the order that fails closed,
+# and the bit is read back.
 EXPECTED = [
     "open alias",
     "stat volume",
     "open enable",
     "access acl",
+    "open tag",
     "mkdir acl",
     "open tag",
     "mkdir lun_0",

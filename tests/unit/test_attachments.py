@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
+from sqlalchemy.dialects import sqlite
 
-from lunshare.agent.db.attachments import MAX_OF_VOLUME, MAX_ROWS
+from lunshare.agent.db.attachments import MANY_ROWS, MAX_OF_VOLUME, MAX_ROWS
 from lunshare.agent.db.schema import STATUS_TOTALS, VOLUME_ATTACHMENT
 from lunshare.agent.model.errors import (
     BackendFailed,
@@ -366,21 +366,33 @@ def test_a_volume_and_a_node_have_so_many_attachments_and_no_more(node: Node) ->
     create = node.services.attachments.create
     volume, other = node.shared_volume(), node.shared_volume()
     row = create(CTX, NewAttachment(volume.id))
-    _multiply(node, row, MAX_OF_VOLUME - 2)
+    _multiply(node, row, MAX_OF_VOLUME)
     create(CTX, NewAttachment(volume.id, connector=host_connector("last")))
+    _count_more(node, MANY_ROWS - MAX_OF_VOLUME)
     for connector_or_none in (None, host_connector("one-more")):
-        with pytest.raises(Invalid, match=f"{volume.id} has {MAX_OF_VOLUME} attach"):
+        with pytest.raises(Invalid, match=f"{volume.id} has {MAX_OF_VOLUME} of "):
             create(CTX, NewAttachment(volume.id, connector=connector_or_none))
     assert set(node.live(volume.id)) == {initiator("last")}
     create(CTX, NewAttachment(other.id))
-    more = {"kind": "attachment", "place": "ro", "status": "reserved"}
-    with node.assembly.database.writing() as connection:
-        count = MAX_ROWS - MAX_OF_VOLUME - 1
-        connection.execute(sa.insert(STATUS_TOTALS).values(**more, count=count))
+    _count_more(node, MAX_ROWS - MANY_ROWS - 3)
     with pytest.raises(Invalid, match=f"the node has {MAX_ROWS} attachments"):
         create(CTX, NewAttachment(other.id))
     node.services.attachments.delete(CTX, row.id)
     create(CTX, NewAttachment(other.id))
+
+
+def _count_more(node: Node, count: int) -> None:
+    """Let the total of attachments grow, as if other volumes had them."""
+    values = {"kind": "attachment", "place": "ro", "status": "reserved", "count": count}
+    total = STATUS_TOTALS.c.count + count
+    with node.assembly.database.writing() as connection:
+        connection.execute(
+            sqlite.insert(STATUS_TOTALS)
+            .values(values)
+            .on_conflict_do_update(
+                index_elements=["kind", "place", "status"], set_={"count": total}
+            )
+        )
 
 
 def _multiply(node: Node, row: Attachment, times: int) -> None:

@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 import pytest
 
 from lunshare.agent.cli import main as cli
-from lunshare.agent.cli import sharing
+from lunshare.agent.cli import share
 from lunshare.agent.model.records import NewAttachment, Page
 from lunshare.agent.service.volumes.reset_status import Reset
 from lunshare.drivers.errors import DeadlineExceeded, TargetFailed
@@ -67,7 +67,7 @@ def test_share_makes_a_type_a_volume_and_every_attachment(run: Run, node: Node) 
     )
     assert (code, err) == (0, "")
     head, *lines = out.splitlines()
-    assert head.split() == [*sharing.HEAD]
+    assert head.split() == [*share.HEAD]
     assert [line.split()[1:5] for line in lines[:2]] == [
         ["alpha", initiator("alpha"), "rw", "attached"],
         ["beta", initiator("beta"), "ro", "attached"],

@@ -53,6 +53,7 @@ class NodeRoot(Root):
             "volume_id": self.volume,
             "connectors": [connector],
             "enabled": True,
+            "remains": {},
         }
 
 

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from lunshare.agent.cli import commands, connect, consumer, prove, sharing, users, why
+from lunshare.agent.cli import commands, connect, consumer, prove, share, users, why
 from lunshare.agent.cli.client import NodeClient, Refused, Unreachable
 from lunshare.host.initiator import InitiatorError
 
@@ -90,10 +90,10 @@ def _parser() -> argparse.ArgumentParser:
     parsers = {}
     for command in (
         commands.pools,
-        sharing.share,
-        sharing.attach,
-        sharing.detach,
-        sharing.mode,
+        share.share,
+        share.attach,
+        share.detach,
+        share.mode,
         consumer.consumer_config,
         commands.hosts,
         why.why,
@@ -130,7 +130,7 @@ def _parser() -> argparse.ArgumentParser:
         "--watch", action="store_true", help="print them again every two seconds"
     )
     _handover(parsers["handover"])
-    sharing.describe(parsers)
+    share.describe(parsers)
     consumer.describe(parsers["consumer-config"])
     why.describe(parsers["why"])
     prove.describe(parsers["prove"])

@@ -158,11 +158,12 @@ def _apply(target: Target, wanted: Apply, lock: TimedLock) -> list[str]:
                 target, export.disk, export.reservations, wanted.portals
             )
         changes += iscsi_target.refresh_sizes(target, export.disk, status)
-    changes += _open(target, wanted)
+    opened, refused = _open(target, wanted)
     if fresh:
         iscsi_target.enable(target)
-    _need_all_open(target, wanted)
-    return changes
+    if refused:
+        raise TargetFailed(target.volume_id, _REFUSED % refused[0])
+    return changes + opened
 
 
 def _is_complete(
@@ -302,23 +303,21 @@ def _close_host(target: Target, initiator: str, lock: TimedLock) -> list[str]:
     return [f"{initiator} closed" + ("; its empty ACL stays" if why else "")]
 
 
-def _open(target: Target, wanted: Apply) -> list[str]:
-    """Open what is wanted; a new mapped LUN is read-only at first."""
-    changes = []
+def _open(target: Target, wanted: Apply) -> tuple[list[str], list[str]]:
+    """Open what is wanted; a new mapped LUN is read-only at first.
+
+    Return the changes, and the hosts that are refused (``acls.is_refused``).
+    """
+    changes, refused = [], []
     if target.cinder_backstore():
         iscsi_target.prepare_for_hosts(target)
     for connector in wanted.concerned:
         acl = target.acl(connector.initiator)
-        if not acls.is_refused(acl):
+        if acls.is_refused(acl):
+            refused.append(connector.initiator)
+        else:
             changes += acls.grant(acl, target.lun_of(connector), connector)
-    return changes
-
-
-def _need_all_open(target: Target, wanted: Apply) -> None:
-    """:raises TargetFailed: a host is refused; the others have their access."""
-    for connector in wanted.concerned:
-        if acls.is_refused(target.acl(connector.initiator)):
-            raise TargetFailed(target.volume_id, _REFUSED % connector.initiator)
+    return changes, refused
 
 
 def _remove(target: Target, lock: TimedLock) -> list[str]:
