@@ -7,6 +7,7 @@ Each returns the answer of the node (for ``--json``), the text and the exit code
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import re
 import sys
@@ -20,6 +21,7 @@ from lunshare.agent.cli.client import NodeClient, Refused
 from lunshare.agent.cli.table import table
 
 _GIB = 1024**3
+_DIGITS = 18  # of a count
 _WATCH_SECONDS = 2.0
 _CLEAR = "\x1b[H\x1b[2J"  # of a terminal: to the first line, and nothing below
 
@@ -134,6 +136,13 @@ def _hosts(node: NodeClient, volume: str | None) -> Result:
     text = table((*head, "KERNEL", "PROBLEM"), rows)
     wrong = any(host["problem"] for host in hosts)
     return Result(hosts, text, DISAGREEMENT if wrong else DONE)
+
+
+def count(text: str) -> int:
+    """Return a whole number of 1 or more, of the command line."""
+    if text.isascii() and text.isdigit() and len(text) <= _DIGITS and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
 
 
 def volume_id(node: NodeClient, name: str) -> str:

@@ -31,9 +31,6 @@ exit codes:
 """
 
 
-_DIGITS = 18  # of a count
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code."""
     arguments = _parser().parse_args(argv)
@@ -143,7 +140,7 @@ def _parser() -> argparse.ArgumentParser:
     connect.describe(parsers["connect"], parsers["disconnect"])
     parsers["messages"].add_argument(
         "--limit",
-        type=_count,
+        type=commands.count,
         default=20,
         help="largest number of messages (default: 20)",
     )
@@ -175,15 +172,9 @@ def _orphans(recover: argparse.ArgumentParser, delete: argparse.ArgumentParser) 
 
 
 def _explain(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("--size", type=_count, required=True, help="in GiB")
+    verb.add_argument("--size", type=commands.count, required=True, help="in GiB")
     verb.add_argument("--type", help="name or id of the volume type")
     verb.add_argument("--zone", help="availability zone")
-
-
-def _count(text: str) -> int:
-    if text.isascii() and text.isdigit() and len(text) <= _DIGITS and int(text) > 0:
-        return int(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from lunshare.agent.cli.commands import (
     PENDING,
     Result,
     attachment_id,
+    count,
     hosts_of,
     volume_id,
 )
@@ -30,7 +31,6 @@ from lunshare.agent.cli.table import table
 _TYPE = "multiattach"
 _SHARED = {"multiattach": "<is> True"}
 _POLL_SECONDS = 0.2
-_DIGITS = 9  # of a size
 _HOST = re.compile(r"(?P<host>[^=@]+)=(?P<initiator>[^=@]+)(@(?P<ip>[^=@]+))?")
 HEAD = ("VOLUME", "HOST", "INITIATOR", "MODE", "STATUS", "ATTACHMENT")
 
@@ -38,7 +38,7 @@ HEAD = ("VOLUME", "HOST", "INITIATOR", "MODE", "STATUS", "ATTACHMENT")
 def describe(parsers: dict[str, argparse.ArgumentParser]) -> None:
     """Add the arguments of these commands."""
     share, attach = parsers["share"], parsers["attach"]
-    share.add_argument("size", metavar="SIZE", type=_size, help="in GiB")
+    share.add_argument("size", metavar="SIZE", type=count, help="in GiB")
     share.add_argument("--name", help="the volume's name")
     share.add_argument("--type", help="a type whose volumes many hosts may have")
     for mode in ("rw", "ro"):
@@ -210,9 +210,3 @@ def _connector(text: str) -> dict[str, str]:
             " alpha=iqn.1993-08.org.debian:01:a@192.0.2.7"
         )
     return {key: value for key, value in match.groupdict().items() if value}
-
-
-def _size(text: str) -> int:
-    if text.isascii() and text.isdigit() and len(text) <= _DIGITS and int(text) > 0:
-        return int(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of GiB")

@@ -35,21 +35,23 @@ def host(host_access: HostAccess) -> View:
     }
 
 
-def fence(found: HostFence) -> View:
+def fence(host_fence: HostFence) -> View:
     """Show what is taken from a host, with the proof for each volume."""
     return {
-        "host": found.host,
-        "fence": found.fence,
-        "status": found.status,
-        "since": _time(found.since),
-        "initiators": found.names,
-        "volumes": [_fenced(found, access) for access in found.volumes],
+        "host": host_fence.host,
+        "fence": host_fence.fence,
+        "status": host_fence.status,
+        "since": _time(host_fence.since),
+        "initiators": host_fence.names,
+        "volumes": [_fenced(host_fence, access) for access in host_fence.volumes],
     }
 
 
-def _fenced(found: HostFence, access: FencedAccess) -> View:
+def _fenced(host_fence: HostFence, access: FencedAccess) -> View:
     row = access.row
-    end, pending = ("fenced", "fence pending") if found.fence else ("open", "pending")
+    end, pending = (
+        ("fenced", "fence pending") if host_fence.fence else ("open", "pending")
+    )
     return {
         "volume_id": row.volume_id,
         "attachment_id": row.id,
