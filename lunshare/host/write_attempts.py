@@ -3,8 +3,10 @@
 """Writes that a read-only disk must refuse, sent past the host's own checks.
 
 The block layer of a host refuses writes to a read-only disk itself, so only SCSI
-commands (SG_IO of the kernel's sg driver) show what the target does. Each writes the
-bytes that the block has, so a disk that accepts one is not changed.
+commands (SG_IO of the kernel's sg driver) show what the target does. The first one
+compares with other bytes than the block has, so a disk that accepts it writes nothing.
+The others write what the block had, which could undo a write of another host: they are
+sent only while the disk has refused all before.
 """
 
 from __future__ import annotations
@@ -24,11 +26,13 @@ _DESCRIPTOR = 0x72  # response code of sense data with descriptors (SPC-4 4.5.2)
 
 #: Commands of SBC-3 that write one block at address 0, with their blocks of data.
 _COMMANDS = (
+    ("COMPARE AND WRITE", bytes((0x89, *[0] * 12, 1, 0, 0)), 2),
     ("WRITE(10)", bytes((0x2A, 0, 0, 0, 0, 0, 0, 0, 1, 0)), 1),
     ("WRITE(16)", bytes((0x8A, *[0] * 12, 1, 0, 0)), 1),
     ("WRITE SAME(16)", bytes((0x93, *[0] * 12, 1, 0, 0)), 1),
-    ("COMPARE AND WRITE", bytes((0x89, *[0] * 12, 1, 0, 0)), 2),
 )
+#: Senses (SPC-4 annex F): DATA PROTECT, WRITE PROTECTED; MISCOMPARE DURING VERIFY.
+PROTECTED, MISCOMPARED = "07/27/00", "0e/1d/00"
 _READ = bytes((0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0))
 
 
@@ -69,7 +73,9 @@ class _Request(ctypes.Structure):
 
 
 def try_writes(path: str) -> tuple[list[Attempt], bool]:
-    """Try each command on a disk; return the attempts, and whether its block changed.
+    """Try commands on a disk until one is not refused as a reader's is.
+
+    Returns the attempts, and whether its block changed.
 
     :raises OSError: the disk can not be read, or a command got no answer.
     """
@@ -83,9 +89,14 @@ def try_writes(path: str) -> tuple[list[Attempt], bool]:
 
 
 def _attempts(disk: int, block: bytes) -> Iterator[Attempt]:
+    others = bytes(byte ^ 0xFF for byte in block)
     for name, command, blocks in _COMMANDS:
-        data = ctypes.create_string_buffer(block * blocks, len(block) * blocks)
-        yield Attempt(name, _send(disk, command, data, _TO_DEVICE))
+        text = block if blocks == 1 else others * blocks
+        data = ctypes.create_string_buffer(text, len(text))
+        sense = _send(disk, command, data, _TO_DEVICE)
+        yield Attempt(name, sense)
+        if sense != PROTECTED:
+            return
 
 
 def _read(disk: int) -> bytes:

@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from xml.etree import ElementTree
 
@@ -120,7 +122,50 @@ def test_what_fails_has_its_exit_code_and_a_sentence(running: Running) -> None:
         assert (found, out) == (code, ""), (wrong, err)
         assert err.startswith("fence_lunshare: ")
         assert sentence in err
-    assert agent("-o", "dance")[0] == 2
+    # 2 would say that the host is off.
+    for words in (("-o", "dance"), ("-o", "status", "--no"), ("-o", "status")):
+        assert agent(*words)[0] == 1
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "-1", "1e9", "soon", "9" * 99])
+def test_a_time_is_a_number_of_seconds(running: Running, seconds: str) -> None:
+    code, _, err = agent(**of(running, plug="b", power_timeout=seconds), action="off")
+    assert (code, "power_timeout" in err) == (1, True)
+
+
+def test_hostile_lines_of_input_are_one_sentence(running: Running) -> None:
+    command = [sys.executable, "-m", "lunshare.agent.cli.fence_agent"]
+    endpoint = f"endpoint=http://127.0.0.1:{running.port}/v3\n".encode()
+    for lines in (b"action=off\nplug=\xff\n", b"\x00" * 9, b"=\n==\naction==off\n"):
+        ran = subprocess.run(
+            command, input=lines + endpoint, capture_output=True, cwd=ROOT, check=False
+        )
+        assert ran.returncode == 1
+        assert ran.stderr.startswith(b"fence_lunshare: ")
+        assert ran.stderr.count(b"\n") == 1
+
+
+def test_a_node_that_hangs_does_not_outlast_the_time(running: Running) -> None:
+    """The kernel completes its connections; nobody answers them."""
+    with socket.create_server(("127.0.0.1", 0)) as hangs:
+        endpoint = f"http://127.0.0.1:{hangs.getsockname()[1]}/v3"
+        given = {**of(running, plug="b", power_timeout=1), "endpoint": endpoint}
+        start = time.monotonic()
+        for action in ("off", "on", "status", "monitor"):
+            assert agent(**given, action=action)[0] == 4
+    assert time.monotonic() - start < 30
+
+
+def test_a_host_that_may_read_is_on_unless_only_writing_is_taken(
+    running: Running,
+) -> None:
+    device = of(running, plug="reader")
+    assert agent(**device, writes_only=1, action="off")[0] == 0
+    assert agent(**device, action="status") == (0, "Status: ON\n", "")
+    assert agent(**device, writes_only=1, action="status")[0] == 2
+    assert agent(**device, action="off")[0] == 0
+    assert agent(**device, action="status")[0] == 2
+    assert agent(**device, action="on")[0] == 0
 
 
 def test_a_node_that_does_not_answer_is_waited_for(running: Running) -> None:

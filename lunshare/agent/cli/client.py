@@ -38,21 +38,22 @@ class Unreachable(Exception):
 class _UnixConnection(http.client.HTTPConnection):
     """HTTP to a unix socket."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=_SECONDS)
+    def __init__(self, path: str, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
         self._path = path
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(_SECONDS)
+        self.sock.settimeout(self.timeout)
         self.sock.connect(self._path)
 
 
 class NodeClient:
     """A node by its endpoint: ``http://HOST:PORT/v3``, https, or ``unix:PATH``."""
 
-    def __init__(self, endpoint: str) -> None:
-        self.endpoint = endpoint
+    def __init__(self, endpoint: str, seconds: float = _SECONDS) -> None:
+        """``seconds``: how long it waits for each byte of an answer."""
+        self.endpoint, self._seconds = endpoint, seconds
 
     def get(self, path: str) -> Any:
         """Return the answer to a GET.
@@ -97,14 +98,20 @@ class NodeClient:
             ) from None
 
     def _request(self, method: str, path: str, body: str | None) -> Any:
+        proof = _proof()
         try:
             connection, root = self._connection()
+        except OSError as error:
+            raise Refused(
+                f"OS_CACERT {os.environ.get('OS_CACERT')} cannot be used"
+                f" ({error.strerror or error}): name a file with certificates in PEM"
+            ) from None
         except ValueError as error:
             raise Unreachable(
                 f"endpoint {self.endpoint} is not valid: {error}"
             ) from None
         try:
-            connection.request(method, root + path, body, _HEADERS | _proof())
+            connection.request(method, root + path, body, _HEADERS | proof)
             answer = connection.getresponse()
             return _read(answer.status, answer.read())
         except (OSError, http.client.HTTPException) as error:
@@ -129,26 +136,34 @@ class NodeClient:
     def _connection(self) -> tuple[http.client.HTTPConnection, str]:
         """Return a connection, and the start of every path on it."""
         if self.endpoint.startswith("unix:"):
-            return _UnixConnection(self.endpoint.removeprefix("unix:")), "/v3"
+            return _UnixConnection(
+                self.endpoint.removeprefix("unix:"), self._seconds
+            ), "/v3"
         url = urlsplit(self.endpoint)
         if url.scheme not in ("http", "https") or not url.hostname:
             raise ValueError("give http://HOST:PORT/v3 or unix:PATH")
         where, root = (url.hostname, url.port), url.path.rstrip("/")
         if url.scheme == "http":
-            return http.client.HTTPConnection(*where, timeout=_SECONDS), root
+            return http.client.HTTPConnection(*where, timeout=self._seconds), root
         trusted = ssl.create_default_context(cafile=os.environ.get("OS_CACERT") or None)
         connection = http.client.HTTPSConnection
-        return connection(*where, timeout=_SECONDS, context=trusted), root
+        return connection(*where, timeout=self._seconds, context=trusted), root
 
 
 def _proof() -> dict[str, str]:
-    """Return the headers that prove the identity that the environment names."""
+    """Return the headers that prove the identity that the environment names.
+
+    :raises Refused: its token is none.
+    """
     token, user = os.environ.get("OS_TOKEN"), os.environ.get("OS_USERNAME")
     if token:
+        if not (token.isascii() and token.isprintable()):
+            raise Refused("OS_TOKEN has characters that no token has: set it again")
         return {"X-Auth-Token": token}
     if user:
-        pair = f"{user}:{os.environ.get('OS_PASSWORD', '')}".encode()
-        return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
+        pair = f"{user}:{os.environ.get('OS_PASSWORD', '')}"
+        proven = base64.b64encode(os.fsencode(pair)).decode()
+        return {"Authorization": f"Basic {proven}"}
     return {}
 
 
@@ -161,7 +176,7 @@ def _read(status: int, raw: bytes) -> Any:
     answer: Any = json.loads(raw) if raw else None
     if status < 300:
         return answer
-    (fault,) = answer.values()
+    (fault,) = answer.values() if isinstance(answer, dict) else (None,)
     if not isinstance(fault, dict) or "message" not in fault:
         raise ValueError("not an error of Block Storage")
     raise Refused(f"{fault['message']} ({status})", status)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import re
 import sys
 import time
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 from lunshare.agent.cli.client import NodeClient, Refused
+from lunshare.agent.cli.output import write
 from lunshare.agent.cli.table import table
 
 _GIB = 1024**3
@@ -41,6 +43,10 @@ class Result(NamedTuple):
     answer: Any
     text: str
     code: int = DONE
+
+    def shown(self, as_json: bool) -> str:
+        """Return what is printed of it."""
+        return json.dumps(self.answer, indent=2) if as_json else self.text
 
 
 def pools(node: NodeClient, arguments: Namespace) -> Result:
@@ -121,11 +127,15 @@ def hosts(node: NodeClient, arguments: Namespace) -> Result:
     """List which host has which volume, in which mode, with which session."""
     result = _hosts(node, arguments.volume)
     with contextlib.suppress(KeyboardInterrupt):
-        while arguments.watch:
-            print(f"{_CLEAR if sys.stdout.isatty() else ''}{result.text}\n", flush=True)
+        while arguments.watch and write(_screen(result.shown(arguments.json))):
             time.sleep(_WATCH_SECONDS)
             result = _hosts(node, arguments.volume)
     return result
+
+
+def _screen(text: str) -> str:
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    return f"{_CLEAR}{text}" if is_terminal else f"{text}\n"
 
 
 def _hosts(node: NodeClient, volume: str | None) -> Result:
@@ -150,7 +160,7 @@ def volume_id(node: NodeClient, name: str) -> str:
     if _UUID.fullmatch(name):
         return name
     query = urlencode({"name": name, "all_tenants": 1})
-    volumes = node.get(f"/volumes?{query}")["volumes"]
+    volumes = node.get(f"/volumes?{query}")["volumes"] if name else []
     if len(volumes) == 1:
         return str(volumes[0]["id"])
     raise Refused(
@@ -217,10 +227,19 @@ def hosts_of(node: NodeClient, volume: str) -> list[dict[str, Any]]:
 
 
 def attachment_id(hosts: list[dict[str, Any]], name: str) -> str:
-    """Return the id of an attachment, given it, or its host or initiator."""
-    keys = ("attachment_id", "host", "initiator")
-    ids = {h["attachment_id"] for h in hosts if name in [h[key] for key in keys]}
-    ids.discard(None)
+    """Return the id of an attachment, given it, or its host or initiator.
+
+    Hosts name themselves, also like the id of another one's attachment.
+    """
+    attached = [host for host in hosts if host["attachment_id"]]
+    initiator = name.lower()  # as the kernel has it
+    ids = {
+        host["attachment_id"]
+        for host in attached
+        if name == host["host"] or initiator == host["initiator"]
+    }
+    if name in [host["attachment_id"] for host in attached]:
+        return name
     if len(ids) == 1:
         return str(ids.pop())
     raise Refused(

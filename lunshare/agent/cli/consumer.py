@@ -12,10 +12,12 @@ import argparse
 import shlex
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 from xml.sax.saxutils import escape, quoteattr
 
 from lunshare.agent.cli.client import NodeClient, Refused
 from lunshare.agent.cli.commands import Result, hosts_of
+from lunshare.agent.cli.output import visible
 
 #: A row of the API: an attachment, or the connector of a host.
 Fields = dict[str, Any]
@@ -37,7 +39,7 @@ def consumer_config(node: NodeClient, arguments: argparse.Namespace) -> Result:
 
     The text has the host's secret.
     """
-    row = node.get(f"/attachments/{arguments.attachment}")["attachment"]
+    row = node.get(f"/attachments/{quote(arguments.attachment, safe='')}")["attachment"]
     host = _host(node, row)
     text = _FORMS[arguments.format](row, host).rstrip()
     return Result({"format": arguments.format, "text": text}, text)
@@ -47,7 +49,7 @@ def iscsiadm(row: Fields, host: Fields) -> str:
     """Return the commands of open-iscsi that log in to every portal."""
     info = iscsi_connection(row)
     lines = [
-        f"# As root on {host['host']}, {row['attach_mode']}. Its name in"
+        f"# As root on {visible(host['host'])}, {row['attach_mode']}. Its name in"
         " /etc/iscsi/initiatorname.iscsi is",
         f"# InitiatorName={host['initiator']}",
     ]

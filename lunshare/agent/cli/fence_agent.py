@@ -16,18 +16,21 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 from urllib.parse import quote
 from xml.sax.saxutils import escape, quoteattr
 
 from lunshare.agent.cli.client import NodeClient, Refused, Unreachable
 
 # As fencing.py of fence-agents has them.
-OK, FAILED, BAD_ARGUMENTS, LOGIN_DENIED, CONNECTION_LOST = range(5)
-NOT_OFF, NOT_ON, IS_OFF = 7, 6, 2
+# Not its code of wrong arguments: that is also what status says of a host that is off.
+OK, FAILED, IS_OFF, LOGIN_DENIED, CONNECTION_LOST = range(5)
+NOT_OFF, NOT_ON = 7, 6
 _DENIED = (401, 403)
-_NOT_FOUND = 404
+_NOT_FOUND, _BUSY = 404, 503
+_LEAST_SECONDS = 1.0  # for one request
 _PAUSE_SECONDS = 0.5
+_DIGITS = 6  # of a number of seconds
 _PATH = "/lunshare/fences"
 
 
@@ -75,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise WrongOption(f"action {options['action']!r}: one of {names}")
         return action(options)
     except WrongOption as error:
-        return _failed(str(error), BAD_ARGUMENTS if arguments else FAILED)
+        return _failed(str(error), FAILED)
     except Refused as error:
         return _failed(str(error), LOGIN_DENIED if error.status in _DENIED else FAILED)
     except Unreachable as error:
@@ -89,13 +92,23 @@ def _failed(sentence: str, code: int) -> int:
 
 def _from_lines(lines: Iterable[str]) -> Options:
     """Read the options as Pacemaker sends them; some, as nodename, are not ours."""
-    pairs = [line.strip().partition("=") for line in lines if not line.startswith("#")]
+    try:
+        texts = [line.strip() for line in lines if not line.startswith("#")]
+    except UnicodeDecodeError:
+        raise WrongOption("an option is not UTF-8: correct the device") from None
+    pairs = [text.partition("=") for text in texts]
     options = {_OTHER.get(name, name): value.strip('"') for name, _, value in pairs}
     return _complete({name: options[name] for name in options if name in OPTIONS})
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of an exit with 2, which says that a host is off."""
+        raise WrongOption(message)
+
+
 def _from_arguments(argv: Sequence[str]) -> Options:
-    parser = argparse.ArgumentParser(prog="fence_lunshare", description=_WHAT)
+    parser = _Parser(prog="fence_lunshare", description=_WHAT)
     for name, option in OPTIONS.items():
         names = [f"--{text}".replace("_", "-") for text in (name, option.other) if text]
         if name == "action":
@@ -129,24 +142,31 @@ def _node(options: Options) -> NodeClient:
         os.environ.pop(name, None)
         if text:
             os.environ[name] = text
-    return NodeClient(options["endpoint"])
+    return NodeClient(options["endpoint"], max(_seconds(options), _LEAST_SECONDS))
 
 
 def _path(options: Options) -> str:
     if "plug" not in options:
         raise WrongOption("plug is missing: give the name of a host, or its initiator")
-    return f"{_PATH}/{quote(options['plug'], safe='')}"
+    try:
+        return f"{_PATH}/{quote(options['plug'], safe='')}"
+    except UnicodeEncodeError:
+        raise WrongOption("plug is not UTF-8: give the name of a host") from None
 
 
 def _seconds(options: Options) -> float:
-    try:
-        return float(options["power_timeout"])
-    except ValueError:
-        raise WrongOption("power_timeout: give a number of seconds") from None
+    text = options["power_timeout"]
+    if text.isascii() and text.isdigit() and len(text) <= _DIGITS:
+        return float(text)
+    raise WrongOption("power_timeout: give a whole number of seconds")
+
+
+def _takes_writes_only(options: Options) -> bool:
+    return options["writes_only"].lower() in _TRUE
 
 
 def _off(options: Options) -> int:
-    body = {"fence": {"writes_only": options["writes_only"].lower() in _TRUE}}
+    body = {"fence": {"writes_only": _takes_writes_only(options)}}
     node, path = _node(options), _path(options)
     return _repeat(options, lambda: node.put(path, body), "fenced", NOT_OFF)
 
@@ -170,8 +190,9 @@ def _repeat(
                 return OK
             reasons = [v["reason"] for v in shown["volumes"] if v["reason"]]
             failure = f"{shown['host']}: {shown['status']}: {'; '.join(reasons)}"
-        except Unreachable as error:
-            if time.monotonic() >= until:
+        except (Refused, Unreachable) as error:
+            is_final = isinstance(error, Refused) and error.status != _BUSY
+            if is_final or time.monotonic() >= until:
                 raise
             failure = str(error)
         if time.monotonic() >= until:
@@ -180,14 +201,16 @@ def _repeat(
 
 
 def _status(options: Options) -> int:
-    """Print ON while the host may have access, also while its fence is pending."""
+    """Print ON while the host may have what off takes, also while it is pending."""
     try:
         shown = _node(options).get(_path(options))["fence"]
     except Refused as error:
         if error.status != _NOT_FOUND:
             raise
-        shown = {"status": "unfenced"}
+        shown = {"status": "unfenced", "fence": None}
     is_off = shown["status"] == "fenced"
+    if not _takes_writes_only(options):
+        is_off = is_off and shown["fence"] == "all"
     print(f"Status: {'OFF' if is_off else 'ON'}")
     return IS_OFF if is_off else OK
 

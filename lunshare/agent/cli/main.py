@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
 from lunshare.agent.cli import commands, connect, consumer, prove, share, users, why
 from lunshare.agent.cli.client import NodeClient, Refused, Unreachable
+from lunshare.agent.cli.output import Unwritten, visible, write
 from lunshare.host.initiator import InitiatorError
 
 DEFAULT = "unix:/run/lunshared/api.sock"
@@ -19,7 +20,8 @@ DEFAULT = "unix:/run/lunshared/api.sock"
 _CODES = """\
 exit codes:
   0  done
-  1  the node refused the request; standard error has its sentence
+  1  the node refused the request, or the output could not be written; standard
+     error has the sentence
   2  the command line is wrong
   3  no node answers at the endpoint
   4  explain: no pool would get such a volume
@@ -33,23 +35,18 @@ exit codes:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code."""
-    arguments = _parser().parse_args(argv)
+    arguments = _parse(sys.argv[1:] if argv is None else argv)
     try:
         result = arguments.command(NodeClient(arguments.endpoint), arguments)
-    except Refused as error:
+        write(result.shown(arguments.json))
+    except (Refused, Unwritten) as error:
         return _failed(str(error), commands.REFUSED)
     except Unreachable as error:
         return _failed(str(error), commands.UNREACHABLE)
     except InitiatorError as error:
         return _failed(str(error), commands.HOST)
-    try:
-        print(
-            json.dumps(result.answer, indent=2) if arguments.json else result.text,
-            flush=True,
-        )
-    except BrokenPipeError:
-        # The reader, such as head, has ended.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     return int(result.code)
 
 
@@ -59,8 +56,24 @@ def _endpoint() -> str:
 
 
 def _failed(sentence: str, code: int) -> int:
-    print(f"lunshare: {sentence}", file=sys.stderr)
+    print(f"lunshare: {visible(sentence)}", file=sys.stderr)
     return code
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = _parser()
+    if not all(map(_is_text, argv)):
+        parser.error("a word of the command line is not UTF-8")
+    return parser.parse_args(argv)
+
+
+def _is_text(word: str) -> bool:
+    """Whether it has no byte that Python could not decode."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``lunshare share``, ``attach``, ``detach`` and ``mode``: volumes for other hosts.
 
-Nothing half-made stays: where one host is refused, the attachments that the command
-made are deleted, and so is the volume that ``share`` made.
+Nothing half-made stays: where one host is refused, or a signal ends the command, the
+attachments that it made are deleted, and so is the volume that ``share`` made.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 from lunshare.agent.cli import consumer
 from lunshare.agent.cli.client import NodeClient, Refused, Unreachable
@@ -26,11 +28,14 @@ from lunshare.agent.cli.commands import (
     hosts_of,
     volume_id,
 )
+from lunshare.agent.cli.end_signals import EndSignals
+from lunshare.agent.cli.output import visible
 from lunshare.agent.cli.table import table
 
 _TYPE = "multiattach"
 _SHARED = {"multiattach": "<is> True"}
-_POLL_SECONDS = 0.2
+_POLL_SECONDS, _RESTART_SECONDS = 0.2, 30.0
+_NOT_FOUND = 404
 _HOST = re.compile(r"(?P<host>[^=@]+)=(?P<initiator>[^=@]+)(@(?P<ip>[^=@]+))?")
 HEAD = ("VOLUME", "HOST", "INITIATOR", "MODE", "STATUS", "ATTACHMENT")
 
@@ -70,8 +75,9 @@ def share(node: NodeClient, arguments: argparse.Namespace) -> Result:
     fields = {"size": arguments.size, "name": arguments.name}
     fields["volume_type"] = arguments.type or _shared_type(node)
     with _undone() as undo:
-        volume = node.post("/volumes", {"volume": fields})["volume"]
-        undo.append(lambda: node.delete(f"/volumes/{volume['id']}"))
+        with undo.held():
+            volume = node.post("/volumes", {"volume": fields})["volume"]
+            undo.step(f"volume {volume['id']}", lambda: _delete(node, volume["id"]))
         _wait_until_available(node, volume["id"])
         rows = [_attach(node, volume["id"], *pair, undo) for pair in pairs]
     return Result({"volume": volume["id"], "attachments": rows}, _text(rows))
@@ -132,6 +138,16 @@ def _shared_type(node: NodeClient) -> str:
     return _TYPE
 
 
+def _delete(node: NodeClient, volume: str) -> None:
+    """Delete a volume, also one that is being created, with all attachments."""
+    path, query = f"/volumes/{volume}", urlencode({"volume_id": volume})
+    while node.get(path)["volume"]["status"] == "creating":
+        time.sleep(_POLL_SECONDS)
+    for row in node.get(f"/attachments?{query}")["attachments"]:
+        node.delete(f"/attachments/{row['id']}")
+    node.delete(path)
+
+
 def _wait_until_available(node: NodeClient, volume: str) -> None:
     """:raises Refused: it could not be created; why."""
     while True:
@@ -149,16 +165,17 @@ def _attach(
     volume: str,
     connector: dict[str, str],
     wanted: str | None,
-    undo: list[Callable[[], None]],
+    undo: _Undo,
 ) -> dict[str, Any]:
     """Return the attachment of a host, which may log in now."""
     fields: dict[str, Any] = {"volume_uuid": volume, "connector": connector}
     if wanted:
         fields["mode"] = wanted
-    row: dict[str, Any] = node.post("/attachments", {"attachment": fields})[
-        "attachment"
-    ]
-    undo.append(lambda: node.delete(f"/attachments/{row['id']}"))
+    with undo.held():
+        answer = node.post("/attachments", {"attachment": fields})
+        row: dict[str, Any] = answer["attachment"]
+        path = f"/attachments/{row['id']}"
+        undo.step(f"attachment {row['id']}", lambda: node.delete(path))
     node.post(f"/attachments/{row['id']}/action", {"os-complete": None})
     return {**row, "status": "attached", "connector": connector}
 
@@ -181,25 +198,57 @@ def _text(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-@contextlib.contextmanager
-def _undone() -> Iterator[list[Callable[[], None]]]:
-    """Take back the steps of a block that fails, the latest first.
+class _Undo:
+    """What a command has made, and how each of it is taken back."""
 
-    :raises Refused: the error of the block, and what could not be taken back.
-    """
-    steps: list[Callable[[], None]] = []
-    try:
-        yield steps
-    except BaseException as error:
-        remains = []
-        for step in reversed(steps):
+    def __init__(self) -> None:
+        self._signals, self._steps = EndSignals(), dict[str, Callable[[], None]]()
+        self.raised, self.held = self._signals.raised, self._signals.held
+
+    def step(self, name: str, take_back: Callable[[], None]) -> None:
+        """Note what was made. It is gone where ``take_back`` is refused with 404."""
+        self._steps[name] = take_back
+
+    def run(self) -> None:
+        """Take back all, the latest first; print what could not be."""
+        for name, take_back in reversed(self._steps.items()):
             try:
-                step()
-            except (Refused, Unreachable) as problem:
-                remains.append(str(problem))
-        if remains:
-            raise Refused(f"{error}; not undone: {'; '.join(remains)}") from error
-        raise
+                _patiently(take_back)
+            except (Refused, Unreachable) as error:
+                said = visible(f"not undone: {name} stays: {error}")
+                print(f"lunshare: {said}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def _undone() -> Iterator[_Undo]:
+    """Take back the steps of a block that fails, or that a signal ends."""
+    undo = _Undo()
+    with undo.raised():
+        try:
+            yield undo
+        except BaseException:
+            undo.run()
+            raise
+
+
+def _patiently(take_back: Callable[[], None]) -> None:
+    """Try until the node answers: it may be starting again.
+
+    :raises Refused: it refuses, but not because it is gone.
+    :raises Unreachable: it has not answered for a while.
+    """
+    until = time.monotonic() + _RESTART_SECONDS
+    while True:
+        try:
+            return take_back()
+        except Refused as error:
+            if error.status != _NOT_FOUND:
+                raise
+            return None
+        except Unreachable:
+            if time.monotonic() > until:
+                raise
+        time.sleep(_POLL_SECONDS)
 
 
 def _connector(text: str) -> dict[str, str]:

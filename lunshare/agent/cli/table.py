@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lunshare.agent.cli.output import visible
+
 Cell = str | float | bool | None
 
 
@@ -36,4 +38,6 @@ def _text(cell: Cell) -> str:
         return "-"
     if isinstance(cell, bool):
         return "yes" if cell else "no"
-    return f"{cell:g}" if isinstance(cell, float) and cell < 1e6 else str(cell)
+    if isinstance(cell, float) and cell < 1e6:
+        return f"{cell:g}"
+    return visible(str(cell))

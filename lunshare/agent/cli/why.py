@@ -9,6 +9,7 @@ before it are in order.
 from __future__ import annotations
 
 import argparse
+import shlex
 import socket
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -26,6 +27,8 @@ from lunshare.agent.cli.commands import (
 from lunshare.agent.cli.table import table
 
 _PORTAL_SECONDS = 3.0
+#: The statuses with which hosts may use a volume; an attachment has one of its own.
+_EXPORTED = ("in-use", "available", "reserved", "attaching", "detaching", "extending")
 _REPAIR = "the next reconcile repairs it; the journal of lunshared has what keeps it"
 
 
@@ -75,7 +78,7 @@ def _steps(node: NodeClient, host: str, name: str) -> Iterator[LoginStep]:
         return
     (line,) = (entry for entry in hosts if entry["attachment_id"] == row_id)
     row = node.get(f"/attachments/{row_id}")["attachment"]
-    yield _attachment(row)
+    yield _attachment(row, line)
     info = consumer.iscsi_connection(row)
     yield from map(_portal, consumer.portals(info))
     yield _acl(line)
@@ -86,12 +89,16 @@ def _steps(node: NodeClient, host: str, name: str) -> Iterator[LoginStep]:
 
 def _volume(volume: dict[str, Any]) -> LoginStep:
     fact = " ".join(filter(None, (volume["status"], volume.get("status_reason"))))
-    is_good = volume["status"] in ("in-use", "available")
+    is_good = volume["status"] in _EXPORTED
     return LoginStep("volume", fact, "" if is_good else "see lunshare errors")
 
 
-def _attachment(row: dict[str, Any]) -> LoginStep:
+def _attachment(row: dict[str, Any], line: dict[str, Any]) -> LoginStep:
     fact = " ".join(filter(None, (row["status"], row.get("status_reason"))))
+    if row.get("fence") and line["allowed"] is None:
+        host = line["host"] or line["initiator"]
+        cure = f"if it may have access again: lunshare unfence {shlex.quote(host)}"
+        return LoginStep("attachment", row["fence"], cure)
     if row["status"] in ("attached", "attaching"):
         return LoginStep("attachment", fact)
     return LoginStep(
