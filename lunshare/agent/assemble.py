@@ -41,11 +41,13 @@ class Assembly:
     database: Database
     jobs: JobRunner
     timer: Timer
+    leases: Timer
 
     def start(self, reconcile_again: bool) -> None:
-        """Start the timers. A backend that comes up is reconciled at once."""
+        """Start the timers that do not run. A backend that comes up is reconciled."""
         for loop in self.loops:
-            loop.start()
+            if not loop.alive:
+                loop.start()
         for backend in self.backends.values():
             backend.came_up = self.timer.wake
             backend.follow_storage()
@@ -109,4 +111,5 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
         database=parts.database,
         jobs=parts.jobs,
         timer=parts.timers["reconcile"],
+        leases=parts.timers["leases"],
     )

@@ -102,6 +102,7 @@ def _run(conf: cfg.ConfigOpts) -> None:
     assembly = assemble(conf)
     server = metrics = None
     try:
+        assembly.leases.start()  # whatever the first reconcile waits for
         is_late = not first_reconcile(assembly, conf.start_wait, stop)
         server = _server(conf, assembly, certificates, sockets)
         page = assembly.services.metrics

@@ -21,10 +21,11 @@ from lunshare.agent.backends import load
 from lunshare.agent.db import schema_version
 from lunshare.agent.db.sqlite.engine import PROBE_SECONDS, Database
 from lunshare.agent.model.quota_table import RESOURCES
-from lunshare.agent.service.attachments import unanswered
+from lunshare.agent.service.attachments import leases, unanswered
 from lunshare.agent.service.attachments.access import Access
 from lunshare.agent.service.attachments.fencing import Fences
 from lunshare.agent.service.attachments.handover import Handovers
+from lunshare.agent.service.attachments.leases import Leases
 from lunshare.agent.service.attachments.legacy import LegacyActions
 from lunshare.agent.service.attachments.mode_change import ModeChanges
 from lunshare.agent.service.attachments.service import Attachments
@@ -159,6 +160,12 @@ class Parts:
         self.legacy = LegacyActions(*shared, rows=self.attachments, gate=self.gate)
         self.mode_changes = ModeChanges(*shared, jobs=self.jobs)
         self.handovers = Handovers(*shared, changes=self.mode_changes, gate=self.gate)
+        self.leases = Leases(
+            *shared,
+            changes=self.mode_changes,
+            handovers=self.handovers,
+            jobs=self.jobs,
+        )
         self.fences = Fences(
             *shared, backends=self.backends, jobs=self.jobs, patient=self._threads
         )
@@ -259,6 +266,7 @@ class Parts:
             access=self.access,
             handovers=self.handovers,
             fences=self.fences,
+            leases=self.leases,
             node=self.node,
             measured=self.recorded.reconciled,
             recovery=recovery,
@@ -274,6 +282,7 @@ class Parts:
             "stats": (conf.backend_stats_polling_interval, self.node.refresh),
             "answers": (unanswered.ANSWER_SECONDS, self.unanswered.mark_answered),
             "purge": (_PURGE_SECONDS, purger.purge),
+            "leases": (leases.CHECK_SECONDS, self.leases.end_due),
         }
         self.recorded.prepare(list(self.backends), [*plan, "wipe"])
         return {
@@ -324,6 +333,7 @@ class Parts:
             mode_changes=self.mode_changes,
             handovers=self.handovers,
             fences=self.fences,
+            leases=self.leases,
             transfers=Transfers(self.database, self.quotas),
             recorded=self.recorded,
             metrics=self._metrics(),

@@ -26,20 +26,24 @@ _MOST_WRITERS = 1000
 _NUMBER = re.compile(r"[0-9]{1,4}")
 _HOST = re.compile(r"[a-z0-9]([a-z0-9._-]{0,253}[a-z0-9])?")
 
-_NOBODY: frozenset[str] = frozenset()
-
 
 @dataclass(frozen=True, slots=True)
 class WritersPolicy:
     """Who may write: who is on each of the lists, and at most ``most`` at once."""
 
-    lists: tuple[frozenset[str], ...] = ()
+    lists: tuple[tuple[str, ...], ...] = ()
     most: int | None = None
 
     def names(self, *names: str | None) -> bool:
         """Whether a host with these names is on every list."""
         known = {name.lower() for name in names if name}
-        return all(known & listed for listed in self.lists)
+        return all(not known.isdisjoint(listed) for listed in self.lists)
+
+    def place(self, *names: str | None) -> int:
+        """Return where the first list has a host with these names, -1 if nowhere."""
+        names = tuple(name.lower() for name in names if name)
+        first = self.lists[0] if self.lists else ()
+        return next((at for at, name in enumerate(first) if name in names), -1)
 
 
 def policy(*sources: Mapping[str, str]) -> WritersPolicy | None:
@@ -65,8 +69,8 @@ def check(items: Mapping[str, str], field: str) -> None:
         parse_max(items[MAX_WRITERS], f"{field} {MAX_WRITERS}")
 
 
-def parse_writers(text: str, field: str = WRITERS) -> frozenset[str]:
-    """Return the names of a list, in lower case. An empty one names nobody.
+def parse_writers(text: str, field: str = WRITERS) -> tuple[str, ...]:
+    """Return the names of a list, in lower case, each once. An empty one names nobody.
 
     :raises InvalidValue: it is too long, or one of them is not a name.
     """
@@ -77,7 +81,8 @@ def parse_writers(text: str, field: str = WRITERS) -> frozenset[str]:
             f"it has {len(text)} characters; give at most {_MOST_TEXT}, such as the"
             " names of hosts instead of the ids of servers",
         )
-    return frozenset(_name(word, field) for word in re.split(r"[,\s]+", text) if word)
+    names = (_name(word, field) for word in re.split(r"[,\s]+", text) if word)
+    return tuple(dict.fromkeys(names))
 
 
 def parse_max(text: str, field: str = MAX_WRITERS) -> int:
@@ -105,11 +110,11 @@ def _name(word: str, field: str) -> str:
     )
 
 
-def _listed(text: str) -> frozenset[str]:
+def _listed(text: str) -> tuple[str, ...]:
     try:
         return parse_writers(text)
     except InvalidValue:
-        return _NOBODY
+        return ()
 
 
 def _most(text: str) -> int:

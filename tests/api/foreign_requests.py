@@ -78,6 +78,7 @@ IN_PATH: list[Request] = [
     ("GET", _ATTACHMENT, None),
     ("PUT", _ATTACHMENT, {"attachment": {"connector": connector("a")}}),
     ("POST", f"{_ATTACHMENT}/action", {"os-complete": None}),
+    ("PUT", f"{_ATTACHMENT}/lease", {"lease": {}}),
     ("GET", "/messages/{message}", None),
     ("GET", "/os-volume-transfer/{transfer}", None),
     ("GET", "/volume-transfers/{transfer}", None),

@@ -54,6 +54,7 @@ def test_a_line_shows_host_mode_status_session_and_kernel_access(
         "sessions": 1,
         "addresses": [],
         "problem": None,
+        "lease": None,
     }
     assert lines[reader]["allowed"] == lines[reader]["mode"] == "ro"
     assert lines[reader]["sessions"] == 0

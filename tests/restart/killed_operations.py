@@ -7,7 +7,9 @@ from __future__ import annotations
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
 
+from lunshare.agent.db import attachments
 from lunshare.agent.model.errors import AgentError, BackendFailed, Exhausted
+from lunshare.agent.model.lease_records import NewLease
 from lunshare.agent.model.records import (
     ManageRequest,
     ManageSnapshotRequest,
@@ -203,6 +205,34 @@ def _hand_over(node: Node, scene: Scene, force: bool) -> None:
     node.services.handovers.hand_over(CTX, new)
 
 
+def _lend(node: Node, scene: Scene, then_next: bool = False) -> str:
+    """Give another host write access with a lease; return its attachment."""
+    policy = {"lunshare:writers": f"{FORMER}, reader, writer"}
+    node.services.metadata.change(CTX, scene.volume.id, lambda _: policy)
+    new = attach_request(scene.volume.id, FORMER, "ro")
+    row = node.services.attachments.create(CTX, new)
+    lease = NewLease(3600, then_next)
+    node.services.mode_changes.change(CTX, row.id, Mode.RW, lease=lease)
+    return row.id
+
+
+def _renew(node: Node, scene: Scene) -> None:
+    node.services.leases.renew(CTX, _lend(node, scene))
+
+
+def _end_lease(node: Node, scene: Scene, then_next: bool) -> None:
+    row = _lend(node, scene, then_next)
+    with node.assembly.database.writing() as connection:
+        attachments.set_values(connection, row, lease_ends=0.0)
+    node.services.leases.end(row)
+
+
+def _end_fails(node: Node, scene: Scene) -> None:
+    error = TargetFailed(scene.volume.id, "because of the test")
+    with node.target().failures.fail("apply.closed", error):
+        _end_lease(node, scene, then_next=True)
+
+
 def _fence(node: Node, host: str = "lonely", writes_only: bool = False) -> None:
     """Another host than the one with a session."""
     node.services.fences.fence(CTX, host, writes_only)
@@ -309,6 +339,11 @@ OPERATIONS: dict[str, Operation] = {
     "failed promotion": _promotion_fails,
     "handover": lambda n, s: _hand_over(n, s, force=False),
     "forced handover": lambda n, s: _hand_over(n, s, force=True),
+    "lease": _lend,
+    "renewal of a lease": _renew,
+    "end of a lease": lambda n, s: _end_lease(n, s, then_next=False),
+    "end of a lease, then the next": lambda n, s: _end_lease(n, s, then_next=True),
+    "failed end of a lease": _end_fails,
     "fence": lambda n, s: _fence(n),
     "fence of writing": lambda n, s: _fence(n, writes_only=True),
     "fence of a host that is being attached": _fence_attached,

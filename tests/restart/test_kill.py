@@ -21,7 +21,7 @@ from lunshare.agent.model.states import (
     SnapshotStatus,
     VolumeStatus,
 )
-from lunshare.agent.service.attachments import wanted_state
+from lunshare.agent.service.attachments import lease_terms, wanted_state
 from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import GIB
 from tests.restart.killed_operations import FORMER, OPERATIONS
@@ -91,6 +91,7 @@ def _assert_consistent(node: Node) -> None:
     going = {AttachStatus.DETACHING, AttachStatus.ERROR_DETACHING}
     assert not going & {row.status for row in rows}
     assert {row.former_initiator for row in rows} <= {None}
+    assert not [row for row in rows if lease_terms.is_due(row)]
     assert {f.status for f in node.services.fences.list(CTX)} <= {"fenced"}
     fenced = {f.host for f in node.services.fences.list(CTX)}
     assert {row.attached_host for row in rows if row.fence} <= fenced

@@ -136,6 +136,21 @@ def test_another_host_is_attached_and_detached(run: Run, node: Node) -> None:
     assert run("detach", volume, "gamma")[0] == 1
 
 
+def test_a_lease_is_given_renewed_and_shown(run: Run, node: Node) -> None:
+    volume = shared(run, "--ro", pair("alpha"))["volume"]
+    code, _, err = run("renew", volume, "alpha")
+    assert (code, "has no lease" in err) == (1, True)
+    code, out, err = run("lease", volume, "alpha", "--ttl", "600")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[1].split()[1:5] == ["rw", "600", "-", "running"]
+    assert node.live(volume) == {initiator("alpha"): "rw"}
+    assert run("renew", volume, "alpha")[0] == 0
+    (head, line) = run("hosts", volume)[1].splitlines()
+    assert line.split()[head.split().index("LEASE")] in ("599s", "600s")
+    code, _, err = run("lease", volume, "alpha", "--ttl", "60", "--next")
+    assert (code, "nobody is next" in err) == (1, True)
+
+
 def test_a_mode_is_changed_and_the_host_told_what_to_do(run: Run, node: Node) -> None:
     volume = shared(run, "--rw", pair("alpha"))["volume"]
     hangs = DeadlineExceeded("a write in progress", 1.0)

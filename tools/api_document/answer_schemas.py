@@ -149,18 +149,23 @@ _ATTACHMENT = {
         "description": "what the host needs to log in; empty without a host",
     },
 }
-ATTACHMENT = shown(
-    _ATTACHMENT,
-    maybe={"status_reason": TEXT, "fence": words(["fenced", "fence pending"])},
+LEASE = shown(
+    {
+        "ttl": NUMBER,
+        "then": {"enum": ["next", None]},
+        "status": words(["running", "fence pending", "ended"]),
+        "seconds_left": {"type": "number"},
+        "ended_at": null(TIME),
+    }
 )
+_MAYBE = {
+    "status_reason": TEXT,
+    "fence": words(["fenced", "fence pending"]),
+    "lease": LEASE,
+}
+ATTACHMENT = shown(_ATTACHMENT, maybe=_MAYBE)
 CHANGED_ATTACHMENT = shown(
-    _ATTACHMENT,
-    maybe={
-        "status_reason": TEXT,
-        "fence": words(["fenced", "fence pending"]),
-        "fence_reason": TEXT,
-        "host_must": TEXT,
-    },
+    _ATTACHMENT, maybe={**_MAYBE, "fence_reason": TEXT, "host_must": TEXT}
 )
 
 _HANDOVER = shown(

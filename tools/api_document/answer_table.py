@@ -122,6 +122,7 @@ BODIES: Mapping[Callable[..., Any], Schema] = {
     attachments.index: pages("attachments", shows.ATTACHMENT_BRIEF),
     attachments.detail: pages("attachments", shows.ATTACHMENT),
     attachments.show: _ATTACHMENT,
+    attachments.renew: _ATTACHMENT,
     attachments.update: one("attachment", shows.CHANGED_ATTACHMENT),
     attachments.delete: rows("attachments", shows.ATTACHMENT_BRIEF),
     types.create: one("volume_type", shows.CREATED_TYPE),

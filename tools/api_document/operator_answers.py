@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from lunshare.agent.model.qos_table import CONSUMERS
+from tools.api_document import answer_schemas as shows
 from tools.api_document.answer_parts import (
     ANY_OBJECT,
     FLAG,
@@ -154,6 +155,7 @@ HOST_ACCESS = shown(
         "sessions": null(NUMBER),
         "addresses": many(TEXT),
         "problem": null(TEXT),
+        "lease": null(shows.LEASE),
     }
 )
 _FENCED = shown(

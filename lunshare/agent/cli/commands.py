@@ -143,7 +143,7 @@ def _hosts(node: NodeClient, volume: str | None) -> Result:
     hosts = node.get(f"/lunshare/hosts?{urlencode(condition)}")["hosts"]
     rows = [_host(host) for host in hosts]
     head = ("VOLUME", "HOST", "INITIATOR", "MODE", "STATUS", "SESSIONS", "ADDRESS")
-    text = table((*head, "KERNEL", "PROBLEM"), rows)
+    text = table((*head, "KERNEL", "LEASE", "PROBLEM"), rows)
     wrong = any(host["problem"] for host in hosts)
     return Result(hosts, text, DISAGREEMENT if wrong else DONE)
 
@@ -181,8 +181,18 @@ def _host(host: dict[str, Any]) -> list[Any]:
         host["sessions"],
         ",".join(host["addresses"]),
         host["allowed"],
+        _lease(host["lease"]),
         host["problem"],
     ]
+
+
+def _lease(lease: dict[str, Any] | None) -> str | None:
+    """Return the seconds that a lease has left, or how it has ended."""
+    if lease is None:
+        return None
+    if lease["status"] != "running":
+        return str(lease["status"])
+    return f"{lease['seconds_left']:.0f}s"
 
 
 def handover(node: NodeClient, arguments: Namespace) -> Result:

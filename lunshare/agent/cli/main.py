@@ -104,6 +104,8 @@ def _parser() -> argparse.ArgumentParser:
         share.attach,
         share.detach,
         share.mode,
+        share.lease,
+        share.renew,
         consumer.consumer_config,
         commands.hosts,
         why.why,

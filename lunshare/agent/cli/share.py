@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""``lunshare share``, ``attach``, ``detach`` and ``mode``: volumes for other hosts.
+"""``lunshare share``, ``attach``, ``mode``, ``lease``: volumes for other hosts.
 
 Nothing half-made stays: where one host is refused, or a signal ends the command, the
 attachments that it made are deleted, and so is the volume that ``share`` made.
@@ -60,12 +60,22 @@ def describe(parsers: dict[str, argparse.ArgumentParser]) -> None:
     attach.add_argument(
         "--mode", choices=("rw", "ro"), help="default: what the volume allows, rw"
     )
-    for name in ("detach", "mode"):
+    for name in ("detach", "mode", "lease", "renew"):
         parsers[name].add_argument("volume", metavar="VOLUME", help="id or name")
         parsers[name].add_argument(
             "host", metavar="HOST", help="its name, initiator, or attachment's id"
         )
     parsers["mode"].add_argument("mode", metavar="MODE", choices=("rw", "ro"))
+    parsers["lease"].add_argument(
+        "--ttl", type=count, required=True, metavar="SECONDS", help="until it ends"
+    )
+    parsers["lease"].add_argument(
+        "--next",
+        dest="then",
+        action="store_const",
+        const="next",
+        help="let the next of lunshare:writers write then",
+    )
 
 
 def share(node: NodeClient, arguments: argparse.Namespace) -> Result:
@@ -112,6 +122,29 @@ def mode(node: NodeClient, arguments: argparse.Namespace) -> Result:
     steps = [f"The host must {answer['host_must']}."]
     pending = answer.get("fence") == "fence pending"
     return Result(answer, "\n".join([text, *steps]), PENDING if pending else DONE)
+
+
+def lease(node: NodeClient, arguments: argparse.Namespace) -> Result:
+    """Let a host that has a volume write for a while, or as long as it is renewed."""
+    lease = {"ttl": arguments.ttl, "then": arguments.then}
+    return _leased(node, arguments, "", {"attachment": {"mode": "rw", "lease": lease}})
+
+
+def renew(node: NodeClient, arguments: argparse.Namespace) -> Result:
+    """Renew the lease of a host, before it has ended."""
+    return _leased(node, arguments, "/lease", {"lease": {}})
+
+
+def _leased(
+    node: NodeClient, arguments: argparse.Namespace, end: str, body: dict[str, Any]
+) -> Result:
+    volume = volume_id(node, arguments.volume)
+    row = attachment_id(hosts_of(node, volume), arguments.host)
+    answer = node.put(f"/attachments/{row}{end}", body)["attachment"]
+    keys = ("ttl", "then", "status", "seconds_left")
+    head = ("ATTACHMENT", "MODE", "TTL", "THEN", "STATUS", "LEFT")
+    line = [answer["id"], answer["attach_mode"], *(answer["lease"][k] for k in keys)]
+    return Result(answer, table(head, [line]))
 
 
 def _shared_type(node: NodeClient) -> str:

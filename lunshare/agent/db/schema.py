@@ -189,6 +189,9 @@ VOLUME_ATTACHMENT = sa.Table(
     _member("fence", FenceKind, nullable=True, length=8),
     _time("fenced_at"),
     _text("former_host"),  # whose access it was that is leaving
+    # See lunshare.agent.model.records.Attachment.
+    sa.Column("lease", JsonText),
+    sa.Column("lease_ends", sa.Float),
 )
 
 TRANSFERS = sa.Table(
@@ -396,6 +399,12 @@ _live("attachments_of_instance", VOLUME_ATTACHMENT, "instance_uuid")
 # A fence names a host, on every volume.
 _live("attachments_by_host", VOLUME_ATTACHMENT, "attached_host")
 _live("attachments_by_initiator", VOLUME_ATTACHMENT, "initiator")
+# Leases that have not ended.
+sa.Index(
+    "attachments_leased",
+    VOLUME_ATTACHMENT.c.lease_ends,
+    sqlite_where=sa.text("deleted = 0 AND lease_ends IS NOT NULL"),
+)
 for _former in ("former_initiator", "former_host"):
     sa.Index(
         f"attachments_by_{_former}",

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The version of the schema that a database has, and the schema of a new one.
 
-A database of 0012 gets what it lacks. No version has been released, so no older schema
-is upgraded here: a database of one is refused, and its file stays as it is.
+A database of 0012 or 0013 gets what it lacks. No version has been released, so no older
+schema is upgraded here: a database of one is refused, and its file stays as it is.
 """
 
 from __future__ import annotations
@@ -23,10 +23,15 @@ from lunshare.agent.db.sqlite.engine import Database
 from lunshare.agent.model.errors import DatabaseFailed, StartupError
 
 #: The version of lunshare.agent.db.schema.
-VERSION = "0013"
+VERSION = "0014"
 
-#: The version that is upgraded here. It knows no fence, and would open such a host.
-_FORMER = "0012"
+#: The versions that are upgraded here, each with the columns that it lacks. It does not
+#: know them, and would open a host that is fenced, or whose lease has ended.
+_LACKING = {
+    "0012": ("fence", "fenced_at", "former_host", "lease", "lease_ends"),
+    "0013": ("lease", "lease_ends"),
+    VERSION: (),
+}
 
 #: The last commit that upgrades a database of 0001 and later to 0012.
 _UPGRADES = "7f7d4e9"
@@ -48,7 +53,7 @@ def prepare(database: Database) -> None:
     """
     try:
         version = _version(database)
-        if version not in (None, _FORMER, VERSION):
+        if version is not None and version not in _LACKING:
             raise StartupError(_refusal(str(version)))
         database.use_wal()
         if version is None:
@@ -77,13 +82,13 @@ def _refusal(version: str) -> str:
 
 
 def _upgrade(database: Database, version: str) -> None:
-    """Add what a database of 0012 lacks, and what one of this version may lack."""
+    """Add what a database of an earlier version lacks, or one of this may lack."""
     with database.writing() as connection:
         for table in (WRITE_FENCES, HOST_FENCES):
             connection.execute(sa.schema.CreateTable(table, if_not_exists=True))
-        if version == _FORMER:
-            for name in ("fence", "fenced_at", "former_host"):
-                _add_column(connection, VOLUME_ATTACHMENT.c[name])
+        for name in _LACKING[version]:
+            _add_column(connection, VOLUME_ATTACHMENT.c[name])
+        if version != VERSION:
             connection.execute(sa.text("DROP TRIGGER IF EXISTS write_fenced"))
             connection.execute(sa.update(_VERSION).values(version_num=VERSION))
         connection.execute(sa.text(triggers.fence_trigger()))

@@ -7,6 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from lunshare.agent.model.lease_records import LeaseState
+
 
 @dataclass(frozen=True, slots=True)
 class HostAccess:
@@ -31,6 +33,7 @@ class HostAccess:
     sessions: int | None = None
     addresses: tuple[str, ...] = ()
     problem: str = ""
+    lease: LeaseState | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,9 @@ class Attachment:
     ``user_id`` is who asked for it. ``fence`` is what an administrator has taken from
     its host, ``fenced_at`` when the target has answered that this is so.
     ``former_host`` is the host of ``former_initiator``.
+    ``lease`` is the latest lease of its write access: ``ttl`` (seconds), ``then`` (next
+    or None), ``boot`` (whose clock it is of), and ``ended_at`` once it has ended. Until
+    then ``lease_ends`` is when, of lunshare.agent.boot_clock.
     """
 
     id: str
@@ -124,6 +127,8 @@ class Attachment:
     fence: FenceKind | None = None
     fenced_at: datetime | None = None
     former_host: str | None = None
+    lease: Mapping[str, Any] | None = None
+    lease_ends: float | None = None
 
     @property
     def seen_status(self) -> AttachStatus:

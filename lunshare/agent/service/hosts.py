@@ -13,7 +13,7 @@ from lunshare.agent.db.sqlite.engine import Database
 from lunshare.agent.model.errors import AgentError, BackendUnavailable
 from lunshare.agent.model.operator_records import HostAccess
 from lunshare.agent.model.records import Attachment, RequestContext, Volume
-from lunshare.agent.service.attachments import wanted_state
+from lunshare.agent.service.attachments import lease_terms, wanted_state
 from lunshare.drivers.values import LiveConnector, LiveExport
 
 #: Live exports by volume id; and by backend why it could not be read.
@@ -110,6 +110,7 @@ def compare(
             attachment_id=row.id,
             mode=row.mode,
             status=row.status,
+            lease=lease_terms.state(row),
             problem=unread or _disagreement(mode, line.allowed, export),
         )
     for initiator in sorted(live.keys() - {row.initiator for row in rows}):

@@ -32,6 +32,7 @@ from lunshare.agent.model.states import ENDING, AttachStatus
 from lunshare.agent.service.attachments.access import Access
 from lunshare.agent.service.attachments.fencing import Fences
 from lunshare.agent.service.attachments.handover import Handovers
+from lunshare.agent.service.attachments.leases import Leases
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.orphans import inventory
 from lunshare.agent.service.recovery import Recovery
@@ -67,6 +68,7 @@ class Reconciler:
         access: Access,
         handovers: Handovers,
         fences: Fences,
+        leases: Leases,
         node: Node,
         recovery: Recovery,
         measured: Measured = lambda *_: None,
@@ -75,7 +77,7 @@ class Reconciler:
         self._measured = measured
         self._db, self._backends, self._locks = db, backends, locks
         self._access, self._node, self._recovery = access, node, recovery
-        self._handovers, self._fences = handovers, fences
+        self._handovers, self._fences, self._leases = handovers, fences, leases
         self._one_run = threading.Lock()
 
     def run(
@@ -90,6 +92,7 @@ class Reconciler:
         """
         with self._one_run:
             result, began = ReconcileResult(), time.monotonic()
+            self._leases.end_all()  # before anything is opened
             self._node.refresh(wait)
             for name in self._backends:
                 self._admit(name, result)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from lunshare.agent.service.attachments.fencing import Fences
 from lunshare.agent.service.attachments.handover import Handovers
+from lunshare.agent.service.attachments.leases import Leases
 from lunshare.agent.service.attachments.legacy import LegacyActions
 from lunshare.agent.service.attachments.mode_change import ModeChanges
 from lunshare.agent.service.attachments.service import Attachments
@@ -70,6 +71,7 @@ class Services:
     mode_changes: ModeChanges
     handovers: Handovers
     fences: Fences
+    leases: Leases
     transfers: Transfers
     recorded: Recorded
     metrics: Metrics

@@ -10,6 +10,7 @@ from typing import Any
 from lunshare.agent.api.exchange import Answer, Call
 from lunshare.agent.api.requests import paging, schemas
 from lunshare.agent.api.views import volume_views
+from lunshare.agent.model.lease_records import NEXT, NewLease
 from lunshare.agent.model.records import Attachment, Mode, NewAttachment, Page
 from lunshare.agent.service.attachments import connectors, wanted_state
 
@@ -53,16 +54,29 @@ def update(call: Call) -> Answer:
     fields = schemas.ATTACHMENT_UPDATE.read(call)["attachment"]
     mode = wanted_state.parse_mode(fields.get("mode"), "attachment.mode")
     if mode is not None:
-        return _change_mode(call, mode, fields.get("fence", "drain") == "drain")
+        return _change_mode(call, mode, fields)
     connector = connectors.parse(_without_nulls(fields["connector"]))
     connect = call.services.attachments.connect
     return _one(connect(call.ctx, call.args["id"], connector))
 
 
-def _change_mode(call: Call, mode: Mode, drain: bool) -> Answer:
-    changed = call.services.mode_changes.change(call.ctx, call.args["id"], mode, drain)
+def _change_mode(call: Call, mode: Mode, fields: Mapping[str, Any]) -> Answer:
+    drain = fields.get("fence", "drain") == "drain"
+    lease = _lease(fields["lease"]) if "lease" in fields else None
+    change = call.services.mode_changes.change
+    changed = change(call.ctx, call.args["id"], mode, drain, lease)
     shown = volume_views.attachment(changed.row) | volume_views.mode_change(changed)
     return Answer(202 if changed.pending else 200, {"attachment": shown})
+
+
+def _lease(fields: Mapping[str, Any]) -> NewLease:
+    return NewLease(fields["ttl"], fields.get("then") == NEXT)
+
+
+def renew(call: Call) -> Answer:
+    """PUT /attachments/{id}/lease: renew the lease of the write access of a host"""
+    ttl = schemas.LEASE.read(call)["lease"].get("ttl")
+    return _one(call.services.leases.renew(call.ctx, call.args["id"], ttl))
 
 
 def delete(call: Call) -> Answer:

@@ -36,6 +36,11 @@ _EXTENSIONS: tuple[tuple[str, str, str], ...] = (
         "PUT /attachments/{id} with attachment.mode, while the host has the volume",
     ),
     (
+        "lunshare-lease",
+        "WriteLease",
+        "attachment.lease beside the mode rw, and PUT /attachments/{id}/lease",
+    ),
+    (
         "lunshare-handover",
         "WriteHandover",
         "the action lunshare:handover of volumes, and GET /volumes/{id}/handover",

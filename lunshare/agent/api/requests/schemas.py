@@ -20,6 +20,7 @@ from lunshare.agent.api.requests.schema_parts import UUID as _UUID
 from lunshare.agent.api.requests.schema_parts import object_of as _object
 from lunshare.agent.api.requests.schema_parts import text as _text
 from lunshare.agent.api.requests.schema_parts import texts as _texts
+from lunshare.agent.model.lease_records import NEXT, TTL_LEAST, TTL_MOST
 
 _SOURCES = ("snapshot_id", "source_volid")
 # The handler refuses any value of these. Clients send all of them as null.
@@ -210,6 +211,13 @@ ATTACHMENT_CREATE = Form(
     }
 )
 
+_TTL = {
+    "type": "integer",
+    "minimum": TTL_LEAST,
+    "maximum": TTL_MOST,
+    "description": f"a whole number of seconds, {TTL_LEAST} to {TTL_MOST}",
+}
+_THEN = {"enum": [NEXT, None], "description": f"{NEXT}, or null"}
 _TO_CONNECT = _object({"connector": _CONNECTOR}, ("connector",))
 _TO_CHANGE = _object(
     {
@@ -218,6 +226,7 @@ _TO_CHANGE = _object(
             "enum": ["drain", "immediate"],
             "description": "drain or immediate, how a host loses its write access",
         },
+        "lease": _object({"ttl": _TTL, "then": _THEN}, ("ttl",)),
     },
     ("mode",),
 )
@@ -240,6 +249,14 @@ ATTACHMENT_UPDATE = Form(
             },
             ("attachment",),
         ),
+    }
+)
+
+LEASE = Form(
+    {
+        microversions.ATTACHMENT_MODE: _object(
+            {"lease": _object({"ttl": _TTL})}, ("lease",)
+        )
     }
 )
 

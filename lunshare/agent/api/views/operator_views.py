@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -32,6 +33,7 @@ def host(host_access: HostAccess) -> View:
         "sessions": host_access.sessions,
         "addresses": list(host_access.addresses),
         "problem": host_access.problem or None,
+        "lease": host_access.lease and asdict(host_access.lease),
     }
 
 

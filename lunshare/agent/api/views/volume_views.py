@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import uuid
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -30,6 +30,7 @@ from lunshare.agent.model.records import (
     Volume,
 )
 from lunshare.agent.model.states import AttachStatus, SnapshotStatus, VolumeStatus
+from lunshare.agent.service.attachments import lease_terms
 from lunshare.agent.service.attachments.mode_change import ModeChange
 
 View = dict[str, Any]
@@ -260,7 +261,15 @@ def attachment(attachment: Attachment) -> View:
         "detached_at": _time(attachment.detach_time),
         "attach_mode": attachment.mode,
         "connection_info": dict(attachment.connection_info or {}),
+        **_lease(attachment),
     }
+
+
+def _lease(attachment: Attachment) -> View:
+    if attachment.lease is None:
+        return {}
+    state = lease_terms.state(attachment)
+    return {"lease": state and asdict(state)}
 
 
 def _fence(attachment: Attachment) -> View:

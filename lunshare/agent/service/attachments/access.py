@@ -380,7 +380,7 @@ def lowered_mode(
 
     :raises Conflict: it is rw, has been asked for, and the policy does not allow it.
     """
-    policy = _read_policy(connection, volume)
+    policy = read_policy(connection, volume)
     if policy is None:
         return mode
 
@@ -396,7 +396,7 @@ def check_writers(connection: Connection, volume: Volume) -> None:
 
     :raises Conflict: names the attachments in the way.
     """
-    policy = _read_policy(connection, volume)
+    policy = read_policy(connection, volume)
     if policy is None:
         return
     present = _unfenced_writers(connection, volume.id)
@@ -421,7 +421,8 @@ def check_not_fenced(
         raise refusals.host_fenced(field, host or initiator, fence)
 
 
-def _read_policy(connection: Connection, volume: Volume) -> WritersPolicy | None:
+def read_policy(connection: Connection, volume: Volume) -> WritersPolicy | None:
+    """Return the writers policy of a volume, None if it has none."""
     type_id = volume.volume_type_id
     specs = types.get_specs(connection, type_id) if type_id else {}
     return writers.policy(volume.metadata, specs)

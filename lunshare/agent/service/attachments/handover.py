@@ -140,15 +140,7 @@ class Handovers:
             self._access.check_support(volume, Mode.RO, row.initiators[0])
             if row.status not in ENDING:
                 self._start_leaving(connection, row, ids, checks if new.force else None)
-        state = {
-            **asked,
-            "status": HandoverStatus.PENDING,
-            "from": ids,
-            "pending": ids,
-            "generation": write_fences.generation(connection, new.volume_id),
-            "started_at": now().isoformat(),
-        }
-        write_fences.write_handover(connection, new.volume_id, state)
+        _write_intent(connection, new.volume_id, asked, ids)
 
     def _start_leaving(
         self,
@@ -243,6 +235,29 @@ class Handovers:
             return None
         write_fences.write_handover(connection, volume_id, state)
         return volume, row, follower.mode
+
+
+def begin(connection: Connection, volume_id: str, to: str, leaving: list[str]) -> None:
+    """Write that ``to`` follows others that have become ro; the caller commits.
+
+    No other handover of the volume may be pending.
+    """
+    request = {"to": to, "source": None, "force": False}
+    _write_intent(connection, volume_id, request, leaving)
+
+
+def _write_intent(
+    connection: Connection, volume_id: str, request: State, leaving: list[str]
+) -> None:
+    state = {
+        **request,
+        "status": HandoverStatus.PENDING,
+        "from": leaving,
+        "pending": leaving,
+        "generation": write_fences.generation(connection, volume_id),
+        "started_at": now().isoformat(),
+    }
+    write_fences.write_handover(connection, volume_id, state)
 
 
 def _end(

@@ -18,15 +18,17 @@ from oslo_log import log
 
 from lunshare.agent.db import attachments, volumes
 from lunshare.agent.db.sqlite.engine import Connection, Database
-from lunshare.agent.model.errors import AgentError, BackendFailed
+from lunshare.agent.model.errors import AgentError, BackendFailed, Invalid
+from lunshare.agent.model.lease_records import NewLease
 from lunshare.agent.model.records import Attachment, Mode, RequestContext, Volume
 from lunshare.agent.model.states import WANTED
-from lunshare.agent.service.attachments import refusals, wanted_state
+from lunshare.agent.service.attachments import lease_terms, refusals, wanted_state
 from lunshare.agent.service.attachments.access import (
     Access,
     allowed_mode,
     check_not_fenced,
     lowered_mode,
+    read_policy,
     with_secrets,
 )
 from lunshare.agent.service.attachments.service import available_volume
@@ -53,24 +55,35 @@ class ModeChanges:
         self._db, self._access, self._locks, self._jobs = db, access, locks, jobs
 
     def change(
-        self, ctx: RequestContext, attachment_id: str, mode: Mode, drain: bool = True
+        self,
+        ctx: RequestContext,
+        attachment_id: str,
+        mode: Mode,
+        drain: bool = True,
+        lease: NewLease | None = None,
     ) -> ModeChange:
         """Give the host this mode. Can be repeated, and then tells how it stands.
 
         To ro: the host's writes have landed, and no other one can, when this returns
-        without ``pending``. Without ``drain`` it does not wait for that.
+        without ``pending``. Without ``drain`` it does not wait for that. To rw with a
+        ``lease``: for so long, from the commit of this.
 
         :raises NotFound: the attachment.
+        :raises Invalid: a lease of ro.
         :raises Conflict: it is not open, the volume is readonly, or its writers policy,
             its target, or another attachment of the initiator does not allow the mode.
         :raises BackendFailed: it has not become rw, and is or will be ro.
         """
+        if lease is not None and mode is Mode.RO:
+            raise Invalid(
+                "attachment.lease: only the mode rw has a lease: leave it out"
+            )
         volume_id = self._require(ctx, attachment_id).volume_id
         with self._locks.volume(volume_id, f"the mode of {attachment_id}"):
             if mode is Mode.RO:
                 return self._fence(self._start_fence(ctx, attachment_id), drain)
             row = self._access.detach_replaced(self._require(ctx, attachment_id))
-            return ModeChange(with_secrets(self._promote(row, mode)))
+            return ModeChange(with_secrets(self._promote(row, mode, lease)))
 
     def finish(self, volume_id: str) -> None:
         """Fence the hosts of a volume that have lost their write access.
@@ -131,17 +144,34 @@ class ModeChanges:
         )
         return ModeChange(with_secrets(row))
 
-    def _promote(self, row: Attachment, mode: Mode) -> Attachment:
+    def _promote(
+        self, row: Attachment, mode: Mode, lease: NewLease | None
+    ) -> Attachment:
         """Commit that the host may write, then let it."""
         with self._db.writing() as connection:
             row = attachments.require(connection, row.id)
             volume = self.check_promotion(connection, row, mode)
-            if row.mode is mode:
-                return row
-            allowed_mode(connection, volume, row, mode, asked=True)
-            row = write(connection, row, mode, None)
-        self.open(volume, row)
+            is_new = row.mode is not mode
+            if is_new:
+                allowed_mode(connection, volume, row, mode, asked=True)
+                row = write(connection, row, mode, None)
+            if lease_terms.is_due(row):
+                raise refusals.lease_ended(row)
+            if lease is not None:
+                self._check_lease(connection, volume, row, lease)
+                row = lend(connection, row, lease)
+        if is_new:
+            self.open(volume, row)
         return row
+
+    def _check_lease(
+        self, connection: Connection, volume: Volume, row: Attachment, lease: NewLease
+    ) -> None:
+        """:raises Conflict: its end could not be enforced, or nobody could follow."""
+        self._access.check_support(volume, Mode.RO, row.initiator)
+        policy = read_policy(connection, volume)
+        if lease.then_next and not (policy and policy.lists):
+            raise refusals.nobody_is_next(volume.id)
 
     def check_promotion(
         self,
@@ -245,10 +275,20 @@ def write(
     former_initiator: str | None,
 ) -> Attachment:
     """Write the new mode, and what the host is told of it."""
+    info = row.connection_info
+    lease = {"lease": None, "lease_ends": None}
     values: dict[str, Any] = {
         "mode": mode,
         "former_initiator": former_initiator,
-        "connection_info": {**(row.connection_info or {}), "access_mode": mode},
+        "connection_info": info and {**info, "access_mode": mode},
+        **(lease_terms.ended(row) if mode is Mode.RO else lease),
     }
+    attachments.set_values(connection, row.id, **values)
+    return replace(row, **values)
+
+
+def lend(connection: Connection, row: Attachment, lease: NewLease) -> Attachment:
+    """Write that the host may write for so long, from now on."""
+    values = lease_terms.begun(lease)
     attachments.set_values(connection, row.id, **values)
     return replace(row, **values)

@@ -93,6 +93,23 @@ def host_fenced(field: str, host: str | None, fence: Any) -> Conflict:
     )
 
 
+def lease_ended(row: Attachment) -> Conflict:
+    """Return the 409 for a lease that cannot be renewed."""
+    has = "no lease" if row.lease is None else "a lease that has ended"
+    return Conflict(
+        f"lease: attachment {row.id} is {row.status} and has {has}; when it is ro, give"
+        " it the mode rw with a new lease"
+    )
+
+
+def nobody_is_next(volume_id: str) -> Conflict:
+    """Return the 409 for a lease after which the next writer of no list follows."""
+    return Conflict(
+        f"attachment.lease.then: volume {volume_id} has no {WRITERS}, so nobody is"
+        " next; set that, or leave then out"
+    )
+
+
 def readonly(row: Attachment) -> Conflict:
     """Return the 409 for rw where the volume has the flag readonly."""
     return Conflict(
