@@ -4,15 +4,20 @@
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 from typing import Any
 
+import orjson
 import pytest
 
+from lunshare.agent.db.attachments import MAX_ROWS
 from lunshare.drivers.base import Root
 from lunshare.drivers.errors import InvalidValue, Misconfigured, Unsupported
+from lunshare.drivers.protocol import frames
 from lunshare.drivers.targets.lio import LioTarget
 from lunshare.drivers.values import PortalHost
+from lunshare.helper.firewall import firewall_requests
 
 VOLUME, OTHER = "0a1b2c3d-0000-4000-8000-00000000000", "another volume"
 HOST = PortalHost(VOLUME, "iqn.1994-05.com.example:h1", "192.0.2.1")
@@ -24,6 +29,7 @@ class NodeRoot(Root):
 
     def __init__(self) -> None:
         self.verbs: list[str] = []
+        self.called: dict[str, tuple[dict[str, Any], float]] = {}
         self.guards, self.lacks, self.sessions = False, "", ["192.0.2.1"]
         self.volume, self.refused = VOLUME, 0
 
@@ -32,6 +38,7 @@ class NodeRoot(Root):
 
     def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
         self.verbs.append(verb)
+        self.called[verb] = arguments, timeout
         if self.lacks and verb.startswith("firewall."):
             raise Unsupported("a firewall for the portals", self.lacks)
         if verb == "lio.check":
@@ -194,6 +201,28 @@ def test_refused_connections_are_logged_when_there_are_more(
     assert driver.portal_guard.sources == ("198.51.100.7 to 192.0.2.10",)
     assert caplog.text.count("connections refused at the portals") == 1
     assert "3, the last from 198.51.100.7" in caplog.text
+
+
+def test_as_many_addresses_as_a_node_has_attachments_are_admitted(
+    root: NodeRoot,
+) -> None:
+    """A member names an address of its own in each connector.
+
+    One that the helper does not take would keep it from all the others: none is
+    admitted after the next start, and no portal is closed.
+    """
+    longest = int(ipaddress.ip_address("fd00:1111:2222:3333:4444:5555:6666:7777"))
+    hosts = [
+        PortalHost(VOLUME, HOST.initiator, str(ipaddress.ip_address(longest + number)))
+        for number in range(MAX_ROWS)
+    ]
+    root.sessions = []
+    target(root).admit_all(hosts)
+    taken, seconds = root.called["firewall.apply"]
+    assert len(firewall_requests.doors(taken).addresses) == MAX_ROWS
+    assert len(orjson.dumps(taken)) + frames.LARGE < frames.MAX_REQUEST
+    # 9 s on two processors; a slow node may take ten times as long.
+    assert seconds > 90
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,9 @@ from typing import Any
 
 import orjson
 
-#: A wanted state with 10,000 connectors is about 2.5 MB, of 70,000 values.
-MAX_REQUEST, MAX_VALUES = 4 * 1024 * 1024, 200_000
+#: A wanted state with 10,000 connectors is about 2.5 MB, of 70,000 values; 100,000
+#: addresses of hosts are at most 4.2 MB.
+MAX_REQUEST, MAX_VALUES = 5 * 1024 * 1024, 200_000
 #: A frame of more bytes is a large frame.
 LARGE = 64 * 1024
 _LENGTH = struct.Struct(">I")

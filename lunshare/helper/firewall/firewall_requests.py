@@ -18,8 +18,9 @@ from lunshare.drivers.values import Portal
 from lunshare.helper import forms, portal_forms
 from lunshare.helper.firewall.portal_rules import Address, Doors, Network
 
-#: Addresses of hosts, and networks, of one backend.
-MAX_ADDRESSES, MAX_NETWORKS = 20_000, 256
+#: Addresses of hosts, and networks, of one backend. A client of the API names an
+#: address in each attachment, and a node has at most so many of these.
+MAX_ADDRESSES, MAX_NETWORKS = 100_000, 256
 _NAME = re.compile(r"[!-~]{1,64}")
 _NUMBERS = re.compile("[0-9a-fA-F:./]{2,64}")
 _BACKEND = forms.text(_NAME, "give 1 to 64 ASCII characters without blanks")
