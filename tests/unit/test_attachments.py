@@ -375,10 +375,30 @@ def test_a_volume_and_a_node_have_so_many_attachments_and_no_more(node: Node) ->
     assert set(node.live(volume.id)) == {initiator("last")}
     create(CTX, NewAttachment(other.id))
     _count_more(node, MAX_ROWS - MANY_ROWS - 3)
-    with pytest.raises(Invalid, match=f"the node has {MAX_ROWS} attachments"):
-        create(CTX, NewAttachment(other.id))
+    for each in (volume, other):
+        with pytest.raises(Invalid, match=f"the node has {MAX_ROWS} attachments"):
+            create(CTX, NewAttachment(each.id))
     node.services.attachments.delete(CTX, row.id)
-    create(CTX, NewAttachment(other.id))
+    create(CTX, NewAttachment(node.shared_volume().id))
+
+
+def test_the_volumes_of_one_member_leave_attachments_to_others(node: Node) -> None:
+    """However many volumes its quota allows, each may have a part of what is left."""
+    create = node.services.attachments.create
+    greedy = [node.shared_volume() for _ in range(3)]
+    _count_more(node, MAX_ROWS - 40)
+    for volume in greedy:
+        with pytest.raises(Invalid, match=f"{volume.id} has [0-9]+ of "):
+            _reserve(node, volume.id, 40)
+    other = node.shared_volume()
+    for name in ("a", "b", "c"):
+        create(CTX, NewAttachment(other.id, connector=host_connector(name)))
+    assert len(node.live(other.id)) == 3
+
+
+def _reserve(node: Node, volume_id: str, times: int) -> None:
+    for _ in range(times):
+        node.services.attachments.create(CTX, NewAttachment(volume_id))
 
 
 def _count_more(node: Node, count: int) -> None:

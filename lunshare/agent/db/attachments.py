@@ -39,6 +39,9 @@ from lunshare.drivers.values import PortalHost, host_address
 #: them, and each may have a connector of 8 KiB. The check of a volume reads an index
 #: entry for each of its attachments, so a node with fewer than MANY_ROWS makes none.
 MAX_ROWS, MANY_ROWS, MAX_OF_VOLUME = 100_000, 10_000, 4_096
+#: A volume may have one more than this part of what is left of the node's. So who has
+#: many volumes cannot take all: each volume of others may have as many as each of his.
+SHARE = 4
 
 _A = VOLUME_ATTACHMENT.c
 _HERE = _A.deleted == sa.false()
@@ -109,7 +112,10 @@ _ANY_WANTED = Prepared(
 )
 
 _FULL = Prepared(
-    sa.select(_A.id).where(_THIS, _HERE).limit(1).offset(MAX_OF_VOLUME - 1),
+    sa.select(_A.id)
+    .where(_THIS, _HERE)
+    .limit(1)
+    .offset(sa.bindparam("others", type_=sa.Integer)),
     index="attachments_of_volume",
 )
 _TOTAL = Prepared(
@@ -168,10 +174,12 @@ def insert(connection: sa.Connection, attachment: Attachment) -> None:
 
 def _check_number(connection: sa.Connection, volume_id: str) -> None:
     count, why = _TOTAL.rows(connection, {})[0].total or 0, ""
+    most = min(MAX_OF_VOLUME, 1 + (MAX_ROWS - count) // SHARE)
+    own = {"volume_id": volume_id, "others": most - 1}
     if count >= MAX_ROWS:
         why = f"the node has {MAX_ROWS}"
-    elif count >= MANY_ROWS and _FULL.first(connection, {"volume_id": volume_id}):
-        why = f"volume {volume_id} has {MAX_OF_VOLUME} of {count}"
+    elif count >= MANY_ROWS and _FULL.first(connection, own):
+        why = f"volume {volume_id} has {most} of {count}"
     if why:
         raise Invalid(f"{why} attachments, the most it may have: delete one first")
 
