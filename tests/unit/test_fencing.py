@@ -11,7 +11,7 @@ from threading import Barrier
 
 import pytest
 
-from lunshare.agent.model.errors import AgentError, Conflict, NotFound
+from lunshare.agent.model.errors import AgentError, Conflict, Invalid, NotFound
 from lunshare.agent.model.records import (
     Attachment,
     Mode,
@@ -133,6 +133,43 @@ def test_another_name_of_the_same_initiator_is_fenced_too(
     third = NewAttachment(node.plain_volume().id, connector=connectors.parse(named))
     with pytest.raises(Conflict, match=r"alpha\.example.* is fenced"):
         node.services.attachments.create(CTX, third)
+
+
+def test_a_host_that_is_named_like_an_initiator_is_found_in_any_case(
+    node: Node,
+) -> None:
+    other, name = node.plain_volume(), "IQN.1994-05.com.example:Name-Of-Alpha"
+    named = {**host_connector("alpha").sent, "host": name}
+    new = NewAttachment(other.id, connector=connectors.parse(named))
+    node.services.attachments.create(CTX, new)
+    assert len(fence(node, name).volumes) == 1
+    assert node.live(other.id) == {}
+
+
+def test_a_host_that_os_attach_names_otherwise_is_fenced_by_both_names(
+    node: Node,
+) -> None:
+    """A member chooses this name; the connector still has that of the host."""
+    actions = node.services.legacy
+    for name in ("alpha", "web-server"):
+        other = node.plain_volume()
+        actions.initialize(CTX, other.id, host_connector("alpha"))
+        actions.attach(CTX, other.id, "/x", instance=None, host="web-server", mode=None)
+        shown = fence(node, name)
+        assert [access.row.volume_id for access in shown.volumes] == [other.id]
+        assert node.live(other.id) == {}
+        unfence(node, name)
+        actions.terminate(CTX, other.id, host_connector("alpha"))
+        actions.detach(CTX, other.id, None)
+
+
+@pytest.mark.parametrize("name", ["a\nb", "\x1b[2J", "\x00"])
+def test_a_host_gets_no_name_that_cannot_be_fenced(node: Node, name: str) -> None:
+    plain = node.plain_volume()
+    with pytest.raises(Invalid, match="host_name must be"):
+        node.services.legacy.attach(
+            CTX, plain.id, "/x", instance=None, host=name, mode=None
+        )
 
 
 def test_an_unknown_host_cannot_attach_later(node: Node, volume: Volume) -> None:

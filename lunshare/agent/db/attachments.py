@@ -105,6 +105,14 @@ _BY_NAME = tuple(
         (_A.former_host, "attachments_by_former_host"),
     )
 )
+_SENT_BY = Prepared(
+    sa.select(_A.initiator).where(
+        _HERE,
+        _A.legacy.is_not(None),
+        _A.initiator.is_not(None),
+        sa.literal_column("json_extract(connector, '$.host')") == sa.bindparam("host"),
+    )
+)
 _ANY_WANTED = Prepared(
     sa.select(_A.id).where(_THIS, *_HAS_ACCESS).limit(1),
     # Named for the same reason: the other one has every host that is detaching.
@@ -277,6 +285,14 @@ def of_host(connection: sa.Connection, name: str) -> list[Attachment]:
     which = {"name": name}
     rows = [row for select in _BY_NAME for row in select.rows(connection, which)]
     return list({row.id: row for row in rows}.values())
+
+
+def initiators_sent_by(connection: sa.Connection, host: str) -> list[str]:
+    """Return the initiators of connectors that say this host, whatever os-attach said.
+
+    It reads every attachment of the node.
+    """
+    return [row.initiator for row in _SENT_BY.rows(connection, {"host": host})]
 
 
 def legacy(connection: sa.Connection, volume_id: str) -> list[Attachment]:

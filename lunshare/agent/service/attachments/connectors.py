@@ -32,7 +32,8 @@ def parse(connector: Mapping[str, Any]) -> HostConnector:
     :raises Invalid: names the field and what to give.
     """
     _check_size(connector)
-    host = _text(connector, "host", None) if connector.get("host") else None
+    sent, mountpoint = connector.get("host"), connector.get("mountpoint")
+    host = host_name(sent, "connector.host") if sent else None
     try:
         text = connector.get("initiator") or (host and _name_of_host(host))
         initiator = iscsi_name(text, "connector.initiator")
@@ -40,8 +41,10 @@ def parse(connector: Mapping[str, Any]) -> HostConnector:
         raise Invalid(str(error)) from error
     return HostConnector(
         initiator=initiator,
-        host=host or _text(connector, "host", None),
-        mountpoint=_text(connector, "mountpoint", "na"),
+        host=host or host_name(sent, "connector.host"),
+        mountpoint=_text(
+            "na" if mountpoint is None else mountpoint, "connector.mountpoint"
+        ),
         mode=wanted_state.parse_mode(connector.get("mode"), "connector.mode"),
         sent=_with_plain_address(connector),
     )
@@ -97,6 +100,19 @@ def _name_of_host(host: str) -> str:
     return f"iqn.2000-01.invalid.host:{name}"
 
 
+def host_name(value: object, field: str) -> str:
+    """Return the name of a host as rows have it, by which it can be fenced.
+
+    One that is an iSCSI name is in lower case, since such names have no case.
+
+    :raises Invalid: no host has such a name.
+    """
+    try:
+        return iscsi_name(value)
+    except InvalidValue:
+        return _text(value, field)
+
+
 def is_open(row: Attachment, connector: HostConnector) -> bool:
     """Whether the attachment is already open to this initiator."""
     return (
@@ -106,10 +122,7 @@ def is_open(row: Attachment, connector: HostConnector) -> bool:
     )
 
 
-def _text(connector: Mapping[str, Any], key: str, default: str | None) -> str:
-    value = default if connector.get(key) is None else connector[key]
+def _text(value: object, field: str) -> str:
     if isinstance(value, str) and 0 < len(value) <= _TEXT_MAX and value.isprintable():
         return value
-    raise Invalid(
-        f"connector.{key} must be a text of 1 to {_TEXT_MAX} printable characters"
-    )
+    raise Invalid(f"{field} must be a text of 1 to {_TEXT_MAX} printable characters")

@@ -22,7 +22,7 @@ from oslo_log import log
 from lunshare.agent.backends import Backends, NodeBackend
 from lunshare.agent.db import attachments, host_fences, volumes, write_fences
 from lunshare.agent.db.sqlite.engine import Connection, Database, now
-from lunshare.agent.model.errors import Conflict, Invalid, existing
+from lunshare.agent.model.errors import Conflict, existing
 from lunshare.agent.model.records import Attachment, Mode, RequestContext
 from lunshare.agent.model.states import FenceKind
 from lunshare.agent.service.attachments import mode_change, refusals
@@ -31,18 +31,16 @@ from lunshare.agent.service.attachments.access import (
     allowed_mode,
     read_wanted,
 )
+from lunshare.agent.service.attachments.connectors import host_name
 from lunshare.agent.service.jobs.job_runner import JobPool, JobRunner
 from lunshare.agent.threads.limit import Limit
 from lunshare.agent.threads.turn import waiting
 from lunshare.agent.volume_locks import VolumeLocks
-from lunshare.drivers.errors import InvalidValue
-from lunshare.drivers.values import iscsi_name
 
 LOG = log.getLogger(__name__)
 
 #: Seconds that an answer waits for the target. A fence that takes longer is pending.
 ANSWER_SECONDS = 5.0
-_NAME_MAX = 255
 _RUNS = "it has not been closed yet; repeat the request to wait for it"
 
 Rows = list[Attachment]
@@ -107,7 +105,7 @@ class Fences:
 
         :raises NotFound: it is not fenced.
         """
-        host = parse_host(host)
+        host = host_name(host, "host")
         with self._db.reading() as connection:
             fence = self._read(connection, host)
         return existing(fence if fence.fence else None, "fence", host)
@@ -126,7 +124,7 @@ class Fences:
 
         :raises Invalid: no host has such a name.
         """
-        host = parse_host(host)
+        host = host_name(host, "host")
         kind = FenceKind.WRITES if writes_only else FenceKind.ALL
         with self._db.writing() as connection:
             rows = self._start(connection, host, kind)
@@ -146,7 +144,7 @@ class Fences:
 
         :raises Invalid: no host has such a name.
         """
-        host = parse_host(host)
+        host = host_name(host, "host")
         with self._db.writing() as connection:
             names = _names(host_fences.of_host(connection, host))
             host_fences.remove(connection, host)
@@ -296,22 +294,6 @@ class Fences:
         return _failure(job) or f"a write may still land: {_RUNS}"
 
 
-def parse_host(text: str) -> str:
-    """Return the name of a host; an initiator as the kernel has it.
-
-    :raises Invalid: no host has such a name.
-    """
-    try:
-        return iscsi_name(text)
-    except InvalidValue:
-        if 0 < len(text) <= _NAME_MAX and text.isprintable():
-            return text
-    raise Invalid(
-        f"host: give the name of a host, or its initiator, of 1 to {_NAME_MAX}"
-        " printable characters"
-    )
-
-
 def _names(stored: Iterable[Any]) -> list[str]:
     return [row.name for row in stored]
 
@@ -324,6 +306,7 @@ def _initiators_now(connection: Connection, host: str) -> set[str]:
             names.add(row.initiator or row.former_initiator)
         if row.former_host == host:
             names.add(row.former_initiator)
+    names |= set(attachments.initiators_sent_by(connection, host))
     return set(filter(None, names))
 
 

@@ -155,11 +155,14 @@ class LegacyActions:
 
         :raises NotFound: the volume.
         :raises Invalid: its status allows no attachment; it is readonly and the mode
-            rw; or several hosts are being attached and ``host`` is none of them.
+            rw; ``host`` is no name; or several hosts are being attached and ``host`` is
+            none of them.
         :raises Conflict: the initiator has it in the other mode, or the writers policy
             does not allow rw.
         :raises BackendFailed: the mode could not be changed; nothing is open.
         """
+        if host is not None:
+            host = connectors.host_name(host, "os-attach.host_name")
         check_visible(self._db, ctx, volume_id)
         refusal = self._rows.refusal_of_second(ctx)
         with self._locks.volume(volume_id, f"the attach at {mountpoint}"):
