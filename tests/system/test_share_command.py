@@ -147,3 +147,9 @@ def test_a_disk_that_can_be_written_is_not_proven(shared: Shared) -> None:
     attempts, changed = try_writes(str(shared.device))
     assert attempts == [("COMPARE AND WRITE", MISCOMPARED)]
     assert not changed
+
+
+def test_bash_finds_the_completion() -> None:
+    installed = "/usr/share/bash-completion/completions/lunshare"
+    shown = run("bash", "-c", f". {installed} && complete -p lunshare")
+    assert shown.split()[-3:] == ["-F", "_python_argcomplete", "lunshare"]

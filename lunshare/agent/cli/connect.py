@@ -42,7 +42,9 @@ def describe(
         "--mode", choices=("rw", "ro"), help="default: what the volume allows, rw"
     )
     disconnect.add_argument(
-        "--attachment", metavar="ID", help="if this host has no session any more"
+        "--attachment",
+        metavar="ATTACHMENT",
+        help="if this host has no session any more",
     )
 
 

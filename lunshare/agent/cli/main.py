@@ -10,7 +10,16 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from lunshare.agent.cli import commands, connect, consumer, prove, share, users, why
+from lunshare.agent.cli import (
+    commands,
+    completion,
+    connect,
+    consumer,
+    prove,
+    share,
+    users,
+    why,
+)
 from lunshare.agent.cli.client import NodeClient, Refused, Unreachable
 from lunshare.agent.cli.output import Unwritten, visible, write
 from lunshare.host.initiator import InitiatorError
@@ -62,6 +71,7 @@ def _failed(sentence: str, code: int) -> int:
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = _parser()
+    completion.answer(parser)
     if not all(map(_is_text, argv)):
         parser.error("a word of the command line is not UTF-8")
     return parser.parse_args(argv)
