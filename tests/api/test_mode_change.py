@@ -66,6 +66,7 @@ def test_storage_that_hangs_is_202_and_pending(
         ({}, "attachment.connector"),
         ({"mode": "wo"}, "attachment.mode: give"),
         ({"mode": None}, "attachment.mode"),
+        ({"mode": "rw", "fence": "immediate"}, "attachment.fence is for the mode ro"),
         ({"mode": "ro", "fence": "later"}, "attachment.fence: give drain or immediate"),
         (
             {"mode": "ro", "connector": connector("b")},

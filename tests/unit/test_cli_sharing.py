@@ -165,6 +165,19 @@ def test_a_mode_is_changed_and_the_host_told_what_to_do(run: Run, node: Node) ->
     assert node.live(volume) == {initiator("alpha"): "rw"}
 
 
+def test_immediate_does_not_wait_for_writes_in_flight(run: Run, node: Node) -> None:
+    volume = shared(run, "--rw", pair("alpha"))["volume"]
+    with node.target().failures.hold("apply.closed") as gate:
+        code, out, err = run("mode", volume, "alpha", "ro", "--immediate")
+        assert (code, err, "may still land" in out) == (7, "", True)
+        assert gate.reached.wait(20)
+        assert node.live(volume) != {initiator("alpha"): "rw"}
+    code, out, _ = run("mode", volume, "alpha", "ro")
+    assert (code, out.splitlines()[1].split()[2]) == (0, "fenced")
+    code, _, err = run("mode", volume, "alpha", "rw", "--immediate")
+    assert (code, "attachment.fence is for the mode ro" in err) == (1, True)
+
+
 def config(run: Run, row: Fields, form: str) -> str:
     code, out, err = run("consumer-config", row["id"], "--format", form)
     assert (code, err) == (0, "")

@@ -24,7 +24,7 @@ from lunshare.agent.cli.table import table
 
 _GIB = 1024**3
 _DIGITS = 18  # of a count
-_WATCH_SECONDS = 2.0
+_WATCH_SECONDS, _WAIT_SECONDS = 2.0, 1.0
 _CLEAR = "\x1b[H\x1b[2J"  # of a terminal: to the first line, and nothing below
 
 DONE, REFUSED, USAGE, UNREACHABLE, NO_BACKEND, DISAGREEMENT, HOST, PENDING = range(8)
@@ -50,7 +50,7 @@ class Result(NamedTuple):
 
 
 def pools(node: NodeClient, arguments: Namespace) -> Result:
-    """List the pools: capacity, capabilities and problems."""
+    """List the pools: capacity in GiB, capabilities and problems."""
     pools = node.get("/scheduler-stats/get_pools?detail=true")["pools"]
     head = ("POOL", "STATE", "TOTAL", "FREE", "PROVISIONED", "VOLUMES", "WIPING")
     rows = [_pool(pool["name"], pool["capabilities"]) for pool in pools]
@@ -318,7 +318,7 @@ def orphans(node: NodeClient, arguments: Namespace) -> Result:
 
 
 def recover(node: NodeClient, arguments: Namespace) -> Result:
-    """Recover a volume from an orphaned disk. It keeps its id and is available."""
+    """Recover a volume from an orphaned disk: it keeps its id and is available."""
     body = {
         "id": arguments.volume,
         "name": arguments.name,
@@ -329,7 +329,7 @@ def recover(node: NodeClient, arguments: Namespace) -> Result:
 
 
 def delete_orphan(node: NodeClient, arguments: Namespace) -> Result:
-    """Delete one orphan. Without --yes it only shows what would be deleted."""
+    """Delete one orphan; without --yes it only shows what would be deleted."""
     for orphan in node.get("/lunshare/orphans")["orphans"]:
         if (orphan["kind"], orphan["id"]) == (arguments.kind, arguments.id):
             break
@@ -348,6 +348,13 @@ def delete_orphan(node: NodeClient, arguments: Namespace) -> Result:
 def wipes(node: NodeClient, arguments: Namespace) -> Result:
     """List deleted disks that are still being wiped; sizes are in GiB."""
     wipes = node.get("/lunshare/wipes")["wipes"]
+    whole = sum(wipe["left"] for wipe in wipes)
+    while arguments.wait and wipes:
+        time.sleep(_WAIT_SECONDS)
+        wipes = node.get("/lunshare/wipes")["wipes"]
+        remaining = sum(wipe["left"] for wipe in wipes)
+        whole = max(whole, remaining)
+        arguments.bar.part = 1 - remaining / whole if whole else 0.0
     rows = [
         [wipe["name"], wipe["backend"], _gib(wipe["size"]), _gib(wipe["left"])]
         for wipe in wipes

@@ -44,12 +44,12 @@ def describe(
     disconnect.add_argument(
         "--attachment",
         metavar="ATTACHMENT",
-        help="if this host has no session any more",
+        help="its id, if this host has no session any more",
     )
 
 
 def connect(node: NodeClient, arguments: argparse.Namespace) -> Result:
-    """Attach a volume to this host and log in; print the path of its disk."""
+    """Attach a volume to this host, as root, and log in; print the path of its disk."""
     initiator = Initiator(arguments.multipath)
     signals = EndSignals()
     with initiator.locked(), signals.raised():
@@ -84,7 +84,7 @@ def _connect(
 
 
 def disconnect(node: NodeClient, arguments: argparse.Namespace) -> Result:
-    """Flush and remove the disk of a volume, log out, and end the attachment.
+    """Flush and remove a volume's disk of this host, log out, and end the attachment.
 
     Attachments of one host share its session: it stays until the last of them ends.
     """

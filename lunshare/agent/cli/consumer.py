@@ -30,8 +30,14 @@ _NAA_DIGITS = 25
 
 def describe(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
-    parser.add_argument("attachment", metavar="ATTACHMENT", help="its id")
-    parser.add_argument("--format", choices=_FORMS, default="iscsiadm")
+    parser.add_argument(
+        "attachment",
+        metavar="ATTACHMENT",
+        help="its id, as share, attach and why print it",
+    )
+    parser.add_argument(
+        "--format", choices=_FORMS, default="iscsiadm", help="default: iscsiadm"
+    )
 
 
 def consumer_config(node: NodeClient, arguments: argparse.Namespace) -> Result:

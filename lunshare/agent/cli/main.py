@@ -15,6 +15,7 @@ from lunshare.agent.cli import (
     completion,
     connect,
     consumer,
+    help_text,
     prove,
     share,
     users,
@@ -22,31 +23,17 @@ from lunshare.agent.cli import (
 )
 from lunshare.agent.cli.client import NodeClient, Refused, Unreachable
 from lunshare.agent.cli.output import Unwritten, visible, write
+from lunshare.agent.cli.progress import ProgressBar
 from lunshare.host.initiator import InitiatorError
 
 DEFAULT = "unix:/run/lunshared/api.sock"
-
-_CODES = """\
-exit codes:
-  0  done
-  1  the node refused the request, or the output could not be written; standard
-     error has the sentence
-  2  the command line is wrong
-  3  no node answers at the endpoint
-  4  explain: no pool would get such a volume
-  5  hosts, why: the target differs from the database, or the host has no session;
-     prove: the target has accepted a write
-  6  connect, disconnect, prove: this host cannot log in, or its disk is in use
-  7  handover, mode: it has failed, or a write hangs and it is pending;
-     fence, unfence, fences: not all of it is closed, or open, yet
-"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code."""
     arguments = _parse(sys.argv[1:] if argv is None else argv)
     try:
-        result = arguments.command(NodeClient(arguments.endpoint), arguments)
+        result = _run(arguments)
         write(result.shown(arguments.json))
     except (Refused, Unwritten) as error:
         return _failed(str(error), commands.REFUSED)
@@ -57,6 +44,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     return int(result.code)
+
+
+def _run(arguments: argparse.Namespace) -> commands.Result:
+    """Run the command; ``arguments.bar`` shows how far it is."""
+    node = NodeClient(arguments.endpoint)
+    if arguments.command in (commands.hosts, users.run):
+        result: commands.Result = arguments.command(node, arguments)
+        return result  # they write to the terminal themselves
+    with ProgressBar(arguments.command.__name__) as arguments.bar:
+        result = arguments.command(node, arguments)
+    return result
 
 
 def _endpoint() -> str:
@@ -70,7 +68,7 @@ def _failed(sentence: str, code: int) -> int:
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = _parser()
+    parser = command_line()
     completion.answer(parser)
     if not all(map(_is_text, argv)):
         parser.error("a word of the command line is not UTF-8")
@@ -86,13 +84,14 @@ def _is_text(word: str) -> bool:
     return True
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """Return the parser of every command."""
     parser = argparse.ArgumentParser(
         prog="lunshare",
         description="Share volumes of a lunshare node among hosts, show its state, hand"
         " write access over, fence hosts, recover and delete orphans, and connect this"
         " host.",
-        epilog=_CODES,
+        epilog=help_text.of_all_commands(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     common = argparse.ArgumentParser(add_help=False)
@@ -101,10 +100,11 @@ def _parser() -> argparse.ArgumentParser:
         default=_endpoint(),
         help="http://HOST:PORT/v3, https, or unix:PATH (default: LUNSHARE_ENDPOINT,"
         f" else OS_ENDPOINT, else {DEFAULT}). OS_TOKEN, or OS_USERNAME and"
-        " OS_PASSWORD, prove the identity, OS_CACERT is the issuer of certificates.",
+        " OS_PASSWORD, prove who you are; OS_CACERT is a file with the certificate of"
+        " the node's issuer",
     )
     common.add_argument(
-        "--json", action="store_true", help="print the answer of the node"
+        "--json", action="store_true", help="print the answer of the node as JSON"
     )
     verbs = parser.add_subparsers(required=True, metavar="COMMAND")
     parsers = {}
@@ -134,14 +134,12 @@ def _parser() -> argparse.ArgumentParser:
         connect.connect,
         connect.disconnect,
     ):
-        text = (command.__doc__ or "").strip()
         name = command.__name__.replace("_", "-")
-        verb = verbs.add_parser(name, parents=[common], help=text, description=text)
+        verb = help_text.add_command(verbs, name, command, common)
         verb.set_defaults(command=command)
         parsers[name] = verb
-    user = verbs.add_parser(
-        "user", help=users.run.__doc__, description=users.run.__doc__
-    )
+    about = users.run.__doc__
+    user = verbs.add_parser("user", help=about, description=about)
     user.set_defaults(command=users.run)
     users.describe(user, common)
     _explain(parsers["explain"])
@@ -157,9 +155,16 @@ def _parser() -> argparse.ArgumentParser:
     why.describe(parsers["why"])
     prove.describe(parsers["prove"])
     for name in ("fence", "unfence"):
-        parsers[name].add_argument("host", metavar="HOST", help="host, or initiator")
+        parsers[name].add_argument(
+            "host", metavar="HOST", help="its name or initiator, as in lunshare hosts"
+        )
     parsers["fence"].add_argument(
-        "--writes", action="store_true", help="take only writing, and let it read"
+        "--writes", action="store_true", help="take only writing: it may still read"
+    )
+    parsers["wipes"].add_argument(
+        "--wait",
+        action="store_true",
+        help="until none is left; a terminal shows how far it is",
     )
     _orphans(parsers["recover"], parsers["delete-orphan"])
     connect.describe(parsers["connect"], parsers["disconnect"])
@@ -183,7 +188,9 @@ def _handover(verb: argparse.ArgumentParser) -> None:
         help="who leaves (default: all writers)",
     )
     verb.add_argument(
-        "--force", action="store_true", help="remove the access of a dead host"
+        "--force",
+        action="store_true",
+        help="for a host that is dead: delete its attachment instead of making it ro",
     )
 
 
@@ -191,8 +198,10 @@ def _orphans(recover: argparse.ArgumentParser, delete: argparse.ArgumentParser) 
     recover.add_argument("volume", metavar="ID", help="id of an orphan of kind disk")
     recover.add_argument("--name", help="the volume's name")
     recover.add_argument("--type", help="name or id of its volume type")
-    delete.add_argument("kind", choices=("export", "disk", "snapshot"))
-    delete.add_argument("id", metavar="ID")
+    delete.add_argument(
+        "kind", choices=("export", "disk", "snapshot"), help="as in lunshare orphans"
+    )
+    delete.add_argument("id", metavar="ID", help="as in lunshare orphans")
     delete.add_argument("--yes", action="store_true", help="delete it")
 
 

@@ -27,7 +27,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 
 def prove(node: NodeClient, arguments: argparse.Namespace) -> Result:
-    """Attach a volume here read-only, try to write it, and print the sense codes.
+    """Attach a volume here read-only, as root; try to write it; print the sense codes.
 
     The first command writes nothing, also where the target lets it through; others
     follow only while each was refused. The attachment ends with the command.

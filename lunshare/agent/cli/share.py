@@ -45,7 +45,10 @@ def describe(parsers: dict[str, argparse.ArgumentParser]) -> None:
     share, attach = parsers["share"], parsers["attach"]
     share.add_argument("size", metavar="SIZE", type=count, help="in GiB")
     share.add_argument("--name", help="the volume's name")
-    share.add_argument("--type", help="a type whose volumes many hosts may have")
+    share.add_argument(
+        "--type",
+        help="name or id of its volume type (default: one that many hosts may share)",
+    )
     for mode in ("rw", "ro"):
         share.add_argument(
             f"--{mode}",
@@ -56,7 +59,13 @@ def describe(parsers: dict[str, argparse.ArgumentParser]) -> None:
             help=f"a host that gets it {mode}; may be repeated",
         )
     attach.add_argument("volume", metavar="VOLUME", help="id or name")
-    attach.add_argument("host", metavar="HOST=INITIATOR[@IP]", type=_connector)
+    attach.add_argument(
+        "host",
+        metavar="HOST=INITIATOR[@IP]",
+        type=_connector,
+        help="its name, and the initiator in its /etc/iscsi/initiatorname.iscsi; IP is"
+        " what portal_firewall lets in",
+    )
     attach.add_argument(
         "--mode", choices=("rw", "ro"), help="default: what the volume allows, rw"
     )
@@ -65,7 +74,6 @@ def describe(parsers: dict[str, argparse.ArgumentParser]) -> None:
         parsers[name].add_argument(
             "host", metavar="HOST", help="its name, initiator, or attachment's id"
         )
-    parsers["mode"].add_argument("mode", metavar="MODE", choices=("rw", "ro"))
     parsers["lease"].add_argument(
         "--ttl", type=count, required=True, metavar="SECONDS", help="until it ends"
     )
@@ -75,6 +83,14 @@ def describe(parsers: dict[str, argparse.ArgumentParser]) -> None:
         action="store_const",
         const="next",
         help="let the next of lunshare:writers write then",
+    )
+    parsers["mode"].add_argument(
+        "mode", metavar="MODE", choices=("rw", "ro"), help="rw or ro"
+    )
+    parsers["mode"].add_argument(
+        "--immediate",
+        action="store_true",
+        help="with ro: do not wait for the writes in flight; they may still land",
     )
 
 
@@ -111,11 +127,16 @@ def detach(node: NodeClient, arguments: argparse.Namespace) -> Result:
 
 
 def mode(node: NodeClient, arguments: argparse.Namespace) -> Result:
-    """Change the mode of a host that has a volume; print what the host has to do."""
+    """Change the mode of a host that has a volume; print what the host has to do.
+
+    ro is answered when its writes in flight have landed, and no other one can.
+    """
     volume = volume_id(node, arguments.volume)
     row = attachment_id(hosts_of(node, volume), arguments.host)
-    body = {"attachment": {"mode": arguments.mode}}
-    answer = node.put(f"/attachments/{row}", body)["attachment"]
+    fields = {"mode": arguments.mode}
+    if arguments.immediate:
+        fields["fence"] = "immediate"
+    answer = node.put(f"/attachments/{row}", {"attachment": fields})["attachment"]
     head = ("ATTACHMENT", "MODE", "FENCE", "REASON")
     keys = ("id", "attach_mode", "fence", "fence_reason")
     text = table(head, [[answer.get(key) for key in keys]])

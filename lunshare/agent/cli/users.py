@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from lunshare.agent import users_file
+from lunshare.agent.cli import help_text
 from lunshare.agent.cli.client import NodeClient, Refused
 from lunshare.agent.cli.commands import Result
 from lunshare.agent.cli.table import table
@@ -29,7 +30,7 @@ Users = dict[str, User]
 
 
 def add(node: NodeClient, arguments: Namespace) -> Result:
-    """Add a user, or give one a new password. It is read from standard input."""
+    """Add a user, or give one a new password, which is read from standard input."""
     with users_file.changing(arguments.file) as users:
         former = users.get(arguments.name, User(arguments.name, b"", ("reader",)))
         roles = former.roles if arguments.roles is None else _roles(arguments.roles)
@@ -41,7 +42,7 @@ def add(node: NodeClient, arguments: Namespace) -> Result:
 
 
 def remove(node: NodeClient, arguments: Namespace) -> Result:
-    """Remove a user. Its password is refused at once."""
+    """Remove a user, whose password is refused at once."""
     with users_file.changing(arguments.file) as users:
         user = _require(users, arguments.name)
         del users[arguments.name]
@@ -81,18 +82,21 @@ def describe(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -
         ("list", list_users),
         ("set-roles", set_roles),
     ):
-        text = (verb.__doc__ or "").strip()
-        command = verbs.add_parser(name, parents=[common], help=text, description=text)
+        command = help_text.add_command(verbs, name, verb, common, "user")
         command.set_defaults(verb=verb)
-        command.add_argument("--file", default=_FILE, help=f"default: {_FILE}")
+        command.add_argument(
+            "--file", default=_FILE, help=f"of the users (default: {_FILE})"
+        )
         if verb is not list_users:
-            command.add_argument("name", metavar="NAME")
+            command.add_argument("name", metavar="NAME", help="of the user")
         if verb is set_roles:
             command.add_argument(
                 "roles", metavar="ROLES", help=f"such as member; {_ROLES}"
             )
         if verb is add:
-            command.add_argument("--roles", help=f"comma-separated, of {_ROLES}")
+            command.add_argument(
+                "--roles", help=f"comma-separated, of {_ROLES} (default: reader)"
+            )
             command.add_argument(
                 "--project", help="project id (default: the default one)"
             )

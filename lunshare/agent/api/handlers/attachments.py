@@ -10,6 +10,7 @@ from typing import Any
 from lunshare.agent.api.exchange import Answer, Call
 from lunshare.agent.api.requests import paging, schemas
 from lunshare.agent.api.views import volume_views
+from lunshare.agent.model.errors import Invalid
 from lunshare.agent.model.lease_records import NEXT, NewLease
 from lunshare.agent.model.records import Attachment, Mode, NewAttachment, Page
 from lunshare.agent.service.attachments import connectors, wanted_state
@@ -53,6 +54,8 @@ def update(call: Call) -> Answer:
     """PUT /attachments/{id}: open the access of a host, or change its mode"""
     fields = schemas.ATTACHMENT_UPDATE.read(call)["attachment"]
     mode = wanted_state.parse_mode(fields.get("mode"), "attachment.mode")
+    if mode is Mode.RW and "fence" in fields:
+        raise Invalid("attachment.fence is for the mode ro: leave it out.")
     if mode is not None:
         return _change_mode(call, mode, fields)
     connector = connectors.parse(_without_nulls(fields["connector"]))
