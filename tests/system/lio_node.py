@@ -70,6 +70,11 @@ class HelperProcess:
         self._clients.append(Helper(self.path))
         return self._clients[-1]
 
+    def calls(self) -> int:
+        """How often it has read or written files and sockets."""
+        used = psutil.Process(self._process.pid).io_counters()
+        return int(used.read_count + used.write_count)
+
     def processor_seconds(self) -> float:
         """The processor time that it has used."""
         times = psutil.Process(self._process.pid).cpu_times()

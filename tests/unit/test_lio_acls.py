@@ -46,7 +46,7 @@ def test_host_cannot_end_the_wait_for_its_writes(
     (tmp_path / "info").write_text(
         INFO.format(alias=FAKE.format(5)).replace("ID: 5   ISID", "ID: 6   ISID")
     )
-    assert acls._session(path) == 6
+    assert acls.session(path) == 6
 
 
 def test_host_does_not_choose_the_address_that_is_shown(tmp_path: Path) -> None:

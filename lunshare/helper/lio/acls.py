@@ -50,6 +50,9 @@ _SESSION = re.compile(_ID + r"(\d+)")
 # the kernel shows, even if there are several (lio_target_nacl_info_show, 6.1).
 _ADDRESS = re.compile(r"Address (\S+) ")
 
+# A new ACL has it. It is never written again: it says that no session was ended.
+_FIRST_DEPTH = "64"
+
 # The ACL has this tag from before write access is removed until the writes have
 # landed. So when the helper is killed in between, the next helper waits again.
 _FENCING = "(fencing)"
@@ -79,6 +82,22 @@ def tag(acl: str) -> str:
 def in_session(acl: str) -> bool:
     """Whether the host is logged in."""
     return not read(acl + "/info").startswith(_NO_SESSION)
+
+
+def session(acl: str) -> int:
+    """Return the number of the ACL's latest session; 0 when it has none."""
+    match = _SESSION.match(_of_kernel(acl))
+    return int(match[1]) if match else 0
+
+
+def is_idle(acl: str) -> bool:
+    """Whether it is certain that the host has no session with a command in progress.
+
+    The kernel shows the latest of the ACL's list (nacl_sess). A session leaves the list
+    after its commands (iscsit_close_session), or when the depth is changed, finished or
+    not. So until the first change, an ACL that shows none has none.
+    """
+    return read(acl + "/cmdsn_depth") == _FIRST_DEPTH and not in_session(acl)
 
 
 def is_dead(acl: str) -> bool:
@@ -276,7 +295,8 @@ def _end_and_unmap(acl: str, lock: TimedLock) -> None:
     meanwhile, so the sessions are checked again.
     """
     _refuse_logins(acl)
-    _end_sessions(acl, lock)
+    if not is_idle(acl):
+        _end_sessions(acl, lock)
     while in_session(acl) and not is_dead(acl):
         _end_sessions(acl, lock)
     unmap(acl)
@@ -298,10 +318,10 @@ def _end_sessions(acl: str, lock: TimedLock) -> None:
     So the ACL is read as well: it shows a session until its commands are done. A
     later session has a higher number.
     """
-    last, what = _session(acl), f"ending the sessions of {_host(acl)}"
+    last, what = session(acl), f"ending the sessions of {_host(acl)}"
     _wait_for_timer(acl)
     lock.run_step(what, _change_depth, acl)
-    lock.wait_until(what, lambda: not 0 < _session(acl) <= last or is_dead(acl))
+    lock.wait_until(what, lambda: not 0 < session(acl) <= last or is_dead(acl))
     _wait_for_timer(acl)
 
 
@@ -325,13 +345,7 @@ def _change_depth(acl: str) -> None:
     one that a killed helper left in the kernel.
     """
     path = acl + "/cmdsn_depth"
-    write(path, "63" if read(path) == "64" else "64")
-
-
-def _session(acl: str) -> int:
-    """Return the number of the ACL's latest session; 0 when it has none."""
-    match = _SESSION.match(_of_kernel(acl))
-    return int(match[1]) if match else 0
+    write(path, "62" if read(path) == "63" else "63")
 
 
 def _of_kernel(acl: str) -> str:

@@ -9,9 +9,10 @@ of the ACL waits for ever, and with it every change of the volume's other hosts.
 an ACL stays, closed: without a LUN, with every login refused, and with a tag that says
 why. Nothing of its host is left to land.
 
-Of several sessions the kernel shows the latest only. That there may be another one is
-read from the number of all sessions of the target. An ACL that stays for this reason
-alone is used again, or removed by a full apply that finds no more sessions.
+Of several sessions the kernel shows the latest only. Where none was ended by force,
+"no session" is certain (``acls.is_idle``), and where the target has one at most, its
+number is. Else another session may be hidden. An ACL that stays for this reason alone
+is used again, or removed by a full apply that finds no more sessions.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from lunshare.helper.lio.backstores import Role
 from lunshare.helper.lio.target_tree import Target
 from lunshare.helper.named_locks import TimedLock
 
-# For sessions that are closing.
+# For the target's only session, which is closing.
 _SECONDS, _PAUSE_SECONDS = 0.5, 0.01
 # "Not empty": the mapped LUN is still there, because it is depended on.
 _DEPENDED_ON = (errno.EBUSY, errno.ENOTEMPTY)
@@ -41,14 +42,12 @@ def close(target: Target, initiator: str, lock: TimedLock) -> bool:
     """
     acl = target.acl(initiator)
     if acls.why_kept(acl):
-        if not acls.in_session(acl) and not _has_more_sessions(target):
-            _removed(acl)
         return False
-    reads = _reads(target, acl)
+    reads, before = _reads(target, acl), target.sessions()
     existed = acls.close(acl, lock)
     reservations.void_saved(target, initiator)
     if existed:
-        _remove(target, acl, lock, reads)
+        _remove(target, acl, lock, reads, before)
     return existed
 
 
@@ -58,10 +57,25 @@ def evict(target: Target, initiator: str, lock: TimedLock) -> None:
     :raises DeadlineExceeded: as ``acls.close_to_move``.
     """
     acl = target.acl(initiator)
-    reads = _reads(target, acl)
+    reads, before = _reads(target, acl), target.sessions()
     acls.close_to_move(acl, lock)
     reservations.void_saved(target, initiator)
-    _remove(target, acl, lock, reads)
+    _remove(target, acl, lock, reads, before)
+
+
+def remove_idle(target: Target, lock: TimedLock) -> list[str]:
+    """Remove the kept ACLs whose hosts have no session any more; return the changes.
+
+    It reads every ACL of the target, so a change of single hosts does not call it.
+    """
+    paths = [target.acl(host) for host in reasons(target)]
+    idle = [acl for acl in paths if not acls.in_session(acl)]
+    if not idle or _has_more_sessions(target):
+        return []
+    for acl in idle:
+        lock.run_step(f"removing the ACL of {os.path.basename(acl)}", _removed, acl)
+    hosts = [os.path.basename(acl) for acl in idle if not os.path.isdir(acl)]
+    return [f"empty ACL of {host} removed" for host in hosts]
 
 
 def reasons(target: Target) -> dict[str, str]:
@@ -91,8 +105,10 @@ def _reads(target: Target, acl: str) -> bool:
     return acls.maps(acl, target.lun(Role.READERS))
 
 
-def _remove(target: Target, acl: str, lock: TimedLock, reads: bool) -> None:
-    """Remove a closed ACL, or keep it.
+def _remove(
+    target: Target, acl: str, lock: TimedLock, reads: bool, before: int
+) -> None:
+    """Remove a closed ACL, or keep it. ``before``: the target's sessions before that.
 
     Only the removal waits for every session. ``info`` shows one, and none while a
     session is logging out that was not the host's latest: target_shutdown_sessions
@@ -105,7 +121,7 @@ def _remove(target: Target, acl: str, lock: TimedLock, reads: bool) -> None:
     what = f"removing the ACL of {os.path.basename(acl)}"
     if acls.is_dead(acl):
         acls.keep(acl, acls.DEAD)
-    elif reads and _may_have_sessions(target):
+    elif reads and not acls.is_idle(acl) and not _has_ended(target, before):
         acls.keep(acl, _UNSURE)
     else:
         lock.run_step(what, _removed, acl)
@@ -122,24 +138,31 @@ def _removed(acl: str) -> None:
         acls.keep(acl, _HELD)
 
 
-def _may_have_sessions(target: Target) -> bool:
-    """Whether the target has sessions that no ACL shows, and still has after a wait.
+def _has_ended(target: Target, before: int) -> bool:
+    """Whether the target has no session left.
 
-    A logout that is in progress ends meanwhile. Another host with several sessions
-    looks the same as one of a dead session, so an ACL may be kept without need: the
-    next full apply that finds no such session removes it.
+    One that is not shown any more is freed a moment later. That is waited for where
+    no other host can have had one, so none delays the detach of another.
     """
-    until = time.monotonic() + _SECONDS
-    while _has_more_sessions(target):
-        if time.monotonic() > until:
-            return True
+    until = time.monotonic() + (_SECONDS if before <= 1 else 0.0)
+    while target.sessions():
+        if time.monotonic() >= until:
+            return False
         time.sleep(_PAUSE_SECONDS)
-    return False
+    return True
 
 
 def _has_more_sessions(target: Target) -> bool:
-    """Whether the target has more sessions than its hosts show, or may have."""
-    if not (before := target.sessions()):
-        return False
-    shown = sessions(target, target.acls())
-    return max(before, target.sessions()) > shown
+    """Whether the target has more sessions than its hosts show, or may have.
+
+    What is shown before and after the count was there when it was taken.
+    """
+    before = _shown(target)
+    count = target.sessions()
+    return count > len(before & _shown(target))
+
+
+def _shown(target: Target) -> set[tuple[str, int]]:
+    """Return the session that each host shows."""
+    latest = ((host, acls.session(target.acl(host))) for host in target.acls())
+    return {(host, number) for host, number in latest if number}

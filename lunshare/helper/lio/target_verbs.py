@@ -144,6 +144,8 @@ def _apply(target: Target, wanted: Apply, lock: TimedLock) -> list[str]:
     if wanted.only is None or target.cinder_backstore():
         changes += iscsi_target.close_unknown_hosts(target, lock)
     changes += _close(target, wanted, lock)
+    if wanted.only is None:
+        changes += kept_acls.remove_idle(target, lock)
     if export.disk is None or not export.connectors:
         return changes
     status = iscsi_target.stat_disk(export.disk, lock)
