@@ -262,6 +262,28 @@ def test_a_table_that_was_deleted_or_changed_is_found_and_made_again(
         victim.close()
 
 
+def test_sets_of_another_form_are_made_again_for_each_backend(
+    wall: LioTarget, helper: HelperProcess
+) -> None:
+    """As an earlier version may have left them; of each backend one is wrong."""
+    run("nft", "delete", "table", "inet", "lunshare")
+    run("nft", "add", "table", "inet", "lunshare")
+    for name in ("test", "other"):
+        for kind, form in (
+            ("portals4", "ipv4_addr . inet_service"),
+            ("hosts4", "mark"),
+        ):
+            words = f"inet lunshare {kind}-{name} {{ type {form}; }}"
+            run("nft", "add", "set", *words.split())
+    other = guarded(helper, "other", target_port=3273, portal_firewall=None)
+    wanted = at(ADDRESS, address(HOST))
+    assert wall.admit_all(wanted)
+    assert other.admit_all(())
+    assert wall.admit_all(wanted) == other.admit_all(()) == ()
+    with attack(OUTSIDE, "idle") as opened:
+        assert opened == 0
+
+
 def test_a_flushed_ruleset_is_closed_again_over_any_session(
     node: Node, wall: LioTarget, helper: HelperProcess
 ) -> None:

@@ -158,12 +158,14 @@ def _observed(backend: str) -> dict[str, Any]:
     own = portal_rules.suffix(backend)
     if own not in _backends(_forms()):
         return {"guards": False, "refused": 0, "sources": []}
-    (counter,) = nftables.read(f"list counter {TABLE} refused", counts=True)[-1:]
-    return {
-        "guards": True,
-        "refused": counter["counter"]["packets"],
-        "sources": _last_sources(),
-    }
+    try:
+        (counter,) = nftables.read(f"list counter {TABLE} refused", counts=True)[-1:]
+        refused, sources = counter["counter"]["packets"], _last_sources()
+    except NftablesFailed as error:
+        if not error.is_missing:
+            raise
+        refused, sources = 0, []  # until it is applied
+    return {"guards": True, "refused": refused, "sources": sources}
 
 
 def _last_sources() -> list[list[str]]:
@@ -187,8 +189,9 @@ def _apply(doors: Doors) -> list[str]:
         if not before:
             # All is new: what is missing is in the kernel.
             raise (_unsupported(error) if error.is_missing else error) from None
-        # A set or chain of that name has another form. Other backends' sets are gone
-        # with it, until they are applied.
+        # A set or chain of that name has another form, or another backend lacks a set.
+        # Other backends' sets are gone with the table, until they are applied.
+        text = portal_rules.complete(doors, (), MAX_CONNECTIONS)
         nftables.change(f"delete table {TABLE}\n{text}")
     return _differences(before, _snapshot(doors.backend))
 
