@@ -164,7 +164,7 @@ def command_line() -> argparse.ArgumentParser:
     parsers["wipes"].add_argument(
         "--wait",
         action="store_true",
-        help="until none is left; a terminal shows how far it is",
+        help="wait until none is left; a terminal shows how far it is",
     )
     _orphans(parsers["recover"], parsers["delete-orphan"])
     connect.describe(parsers["connect"], parsers["disconnect"])

@@ -75,7 +75,11 @@ def describe(parsers: dict[str, argparse.ArgumentParser]) -> None:
             "host", metavar="HOST", help="its name, initiator, or attachment's id"
         )
     parsers["lease"].add_argument(
-        "--ttl", type=count, required=True, metavar="SECONDS", help="until it ends"
+        "--ttl",
+        type=count,
+        required=True,
+        metavar="SECONDS",
+        help="how long it may write, and each renewal from then on",
     )
     parsers["lease"].add_argument(
         "--next",
