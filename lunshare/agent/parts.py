@@ -23,6 +23,7 @@ from lunshare.agent.db.sqlite.engine import PROBE_SECONDS, Database
 from lunshare.agent.model.quota_table import RESOURCES
 from lunshare.agent.service.attachments import leases, unanswered
 from lunshare.agent.service.attachments.access import Access
+from lunshare.agent.service.attachments.batches import Batches
 from lunshare.agent.service.attachments.fencing import Fences
 from lunshare.agent.service.attachments.handover import Handovers
 from lunshare.agent.service.attachments.leases import Leases
@@ -157,6 +158,7 @@ class Parts:
             gate=self.gate,
             widen=self._conf.mixed_modes_per_host == "widen",
         )
+        self.batches = Batches(*shared, single=self.attachments, gate=self.gate)
         self.legacy = LegacyActions(*shared, rows=self.attachments, gate=self.gate)
         self.mode_changes = ModeChanges(*shared, jobs=self.jobs)
         self.handovers = Handovers(*shared, changes=self.mode_changes, gate=self.gate)
@@ -330,6 +332,7 @@ class Parts:
             snapshot_resetter=SnapshotResetter(self.database, self.backends),
             metadata=VolumeMetadata(self.database),
             legacy=self.legacy,
+            batches=self.batches,
             mode_changes=self.mode_changes,
             handovers=self.handovers,
             fences=self.fences,

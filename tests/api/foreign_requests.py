@@ -29,6 +29,8 @@ VOLUME_ACTIONS: dict[str, Any] = {
     "os-set_image_metadata": _METADATA,
     "os-unset_image_metadata": {"key": "a"},
     "lunshare:handover": {"to": "{attachment}"},
+    "lunshare:attach": {"key": "k", "hosts": [connector("b")]},
+    "lunshare:detach": {"attachments": ["{fourth attachment}"]},
     "os-set_bootable": {"bootable": True},
     "os-update_readonly_flag": {"readonly": True},
     "os-extend": {"new_size": 2},

@@ -80,6 +80,7 @@ def made(running: Running) -> dict[str, str]:
         "second snapshot": post("/snapshots", "snapshot", volume_id=other),
         "attachment": attached(volume, "a"),
         "third attachment": attached(volume, "c"),
+        "fourth attachment": attached(volume, "d"),
         "second attachment": attached(other, "a"),
         "transfer": offered(),
         "second transfer": offered(),
@@ -100,6 +101,8 @@ def filled(part: Any, made: dict[str, str]) -> Any:
     """A path or a body with ids in place of names."""
     if isinstance(part, dict):
         return {key: filled(value, made) for key, value in part.items()}
+    if isinstance(part, list):
+        return [filled(value, made) for value in part]
     if not isinstance(part, str):
         return part
     for name, ident in made.items():

@@ -195,6 +195,8 @@ def actions(snapshot_id: str, kind: str) -> dict[str, Any]:
         "os-force_detach": {"attachment_id": NOWHERE},
         "os-unmanage": None,
         "lunshare:handover": {"to": NOWHERE},
+        "lunshare:attach": {"key": "k", "hosts": [connector("b")]},
+        "lunshare:detach": {"attachments": [NOWHERE]},
         "revert": {"snapshot_id": snapshot_id},
     }
 

@@ -45,6 +45,11 @@ def _attach(population: Population, chances: Random) -> Any:
     return {"mountpoint": "/dev/vdb", "host_name": "fuzz", "mode": mode}
 
 
+def _attach_hosts(population: Population, chances: Random) -> Any:
+    key = chances.choice(["one", "two", "three"])
+    return {"key": key, "mode": chances.choice(["ro", "rw"]), "hosts": [CONNECTOR]}
+
+
 _CONNECT = _plain({"connector": CONNECTOR})
 _VOLUME: Mapping[str, Body] = {
     "os-attach": _attach,
@@ -64,6 +69,10 @@ _VOLUME: Mapping[str, Body] = {
     "os-reset_status": _plain({"status": "error"}),
     "os-force_delete": _plain({}),
     "lunshare:handover": _with("to", "attachments"),
+    "lunshare:attach": _attach_hosts,
+    "lunshare:detach": lambda population, chances: {
+        "attachments": [population.of("attachments")]
+    },
     "os-force_detach": _with("attachment_id", "attachments"),
     "os-unmanage": _plain(),
     "revert": _with("snapshot_id", "snapshots"),

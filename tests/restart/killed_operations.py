@@ -15,6 +15,7 @@ from lunshare.agent.model.records import (
     ManageSnapshotRequest,
     Mode,
     NewAttachment,
+    NewBatch,
     NewSnapshot,
     NewVolume,
 )
@@ -30,6 +31,7 @@ from tests.stands.node import CTX, Node, host_connector
 from tests.stands.waiting import until
 
 FENCED = "fenced"
+MANY_HOSTS = ("many-1", "many-2", "many-3")
 FORMER = "former"  # the host of the writer that hands over
 
 
@@ -190,6 +192,25 @@ def _snapshot_is_not_managed(node: Node, scene: Scene) -> None:
         _manage_snapshot(node, scene)
 
 
+def _attach_many(node: Node, scene: Scene) -> list[str]:
+    new = NewBatch(scene.volume.id, "killed", [*map(host_connector, MANY_HOSTS)])
+    return [row.id for row in node.services.batches.attach(CTX, new)]
+
+
+def _attach_of_many_fails(node: Node, scene: Scene) -> None:
+    error = TargetFailed(scene.volume.id, "because of the test")
+    with (
+        node.target().failures.fail("apply.opened", error),
+        contextlib.suppress(BackendFailed),
+    ):
+        _attach_many(node, scene)
+
+
+def _detach_many(node: Node, scene: Scene) -> None:
+    many = _attach_many(node, scene)
+    node.services.batches.detach(CTX, scene.volume.id, [*many, scene.reader])
+
+
 def _promotion_fails(node: Node, scene: Scene) -> None:
     failure = TargetFailed("v", "because of the test")
     failing = node.target().failures.fail("apply.opened", failure)
@@ -321,6 +342,9 @@ OPERATIONS: dict[str, Operation] = {
         CTX, attach_request(s.volume.id, "third", "ro")
     ),
     "failed attach": _attach_fails,
+    "attach of many": _attach_many,
+    "failed attach of many": _attach_of_many_fails,
+    "detach of many": _detach_many,
     "first attach": lambda n, s: n.services.attachments.create(
         CTX, attach_request(s.idle.id, "first", "rw")
     ),

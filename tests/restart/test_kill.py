@@ -24,7 +24,7 @@ from lunshare.agent.model.states import (
 from lunshare.agent.service.attachments import lease_terms, wanted_state
 from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import GIB
-from tests.restart.killed_operations import FORMER, OPERATIONS
+from tests.restart.killed_operations import FORMER, MANY_HOSTS, OPERATIONS
 from tests.restart.killed_quotas import OTHER
 from tests.restart.killed_scene import BYTES, Operation, Scene, choose_from_both
 from tests.restart.killing import GUARDED, MANY, Killed, Killer, let_end
@@ -99,6 +99,12 @@ def _assert_consistent(node: Node) -> None:
     assert [row for row in failed if not row.answered] == []
 
 
+def _assert_all_or_none(node: Node, scene: Scene) -> None:
+    """The hosts of a batch are there together."""
+    live = node.live(scene.volume.id)
+    assert len([name for name in MANY_HOSTS if initiator(name) in live]) in (0, 3)
+
+
 def _assert_admitted(node: Node, rows: list[Attachment]) -> None:
     """The hosts that have access reach the portals, and no others."""
     for name in ("fake", "other"):
@@ -155,6 +161,7 @@ def _assert_next_start_repairs(
     for name in ("fake", "other"):
         node.services.wiper.wipe_disks(name)
     _assert_consistent(node)
+    _assert_all_or_none(node, scene)
     _assert_written(node, scene.written.id)
     node.close()
 

@@ -249,7 +249,7 @@ def test_the_error_of_a_failed_detach_names_what_is_open_and_what_to_do(
     said = failed.value.message
     assert said.startswith(f"attachment {row.id} of volume {row.volume_id} is error_")
     assert "host host1 may still have access" in said
-    assert "repeat the DELETE" in said
+    assert "repeat the request" in said
 
 
 def test_the_log_names_the_volume_of_a_job_that_fails_after_its_answer(

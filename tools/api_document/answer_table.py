@@ -97,6 +97,8 @@ BODIES: Mapping[Callable[..., Any], Schema] = {
     _ACTIONS["os-show_image_metadata"].run: shows.METADATA,
     _ACTIONS["lunshare:handover"].run: shows.HANDOVER,
     volume_actions.handover: shows.HANDOVER,
+    _ACTIONS["lunshare:attach"].run: rows("attachments", shows.ATTACHMENT),
+    _ACTIONS["lunshare:detach"].run: rows("attachments", shows.ATTACHMENT_BRIEF),
     transfers.create: one("transfer", shows.NEW_TRANSFER),
     transfers.index: pages("transfers", shows.TRANSFER_BRIEF),
     transfers.detail: pages("transfers", shows.TRANSFER),

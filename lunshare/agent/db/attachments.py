@@ -22,7 +22,7 @@ from lunshare.agent.db.schema import (
     VOLUMES,
 )
 from lunshare.agent.db.sqlite.engine import now
-from lunshare.agent.db.sqlite.prepared import Prepared
+from lunshare.agent.db.sqlite.prepared import Prepared, Row
 from lunshare.agent.model.errors import Invalid, existing
 from lunshare.agent.model.records import Attachment, Page, RequestContext
 from lunshare.agent.model.states import (
@@ -146,6 +146,17 @@ _PORTAL_HOSTS = sa.select(_A.volume_id, _A.initiator, _ADDRESS.label("address"))
     *_HAS_HOST
 )
 
+#: Rows of a range of ids, deleted or not: those of one batch. ``attach_time`` is kept
+#: when a row is deleted, so without one its access was never open.
+_IN_RANGE = Prepared(
+    sa.select(_A.id, _A.attach_status.label("status"), _A.attach_time)
+    .where(_A.id >= sa.bindparam("first"), _A.id <= sa.bindparam("last"))
+    .order_by(_A.id)
+)
+_FORGET = sa.delete(VOLUME_ATTACHMENT).where(
+    _A.id == sa.bindparam("_id"), _A.deleted == sa.true()
+)
+
 # Without _HERE, which holds for all of these rows: with it SQLite would use the index
 # attachments_of_volume, and read every host of the volume.
 _UNANSWERED = _FIELDS.prepared(
@@ -171,23 +182,26 @@ COLUMNS: Mapping[str, sa.ColumnElement[Any]] = {
 }
 
 
-def insert(connection: sa.Connection, attachment: Attachment) -> None:
-    """Insert a row.
+def insert(connection: sa.Connection, *rows: Attachment) -> None:
+    """Insert rows of one volume.
 
-    :raises Invalid: the volume or the node has as many as it may have.
+    :raises Invalid: the volume or the node would have more than it may have.
     """
-    _check_number(connection, attachment.volume_id)
-    _INSERT.write(connection, _FIELDS.values(attachment))
+    _check_number(connection, rows[0].volume_id, len(rows))
+    for row in rows:
+        _INSERT.write(connection, _FIELDS.values(row))
 
 
-def _check_number(connection: sa.Connection, volume_id: str) -> None:
+def _check_number(connection: sa.Connection, volume_id: str, more: int) -> None:
     count, why = _TOTAL.rows(connection, {})[0].total or 0, ""
-    most = min(MAX_OF_VOLUME, 1 + (MAX_ROWS - count) // SHARE)
-    own = {"volume_id": volume_id, "others": most - 1}
-    if count >= MAX_ROWS:
-        why = f"the node has {MAX_ROWS}"
-    elif count >= MANY_ROWS and _FULL.first(connection, own):
-        why = f"volume {volume_id} has {most} of {count}"
+    last = count + more - 1
+    most = min(MAX_OF_VOLUME, 1 + (MAX_ROWS - last) // SHARE)
+    own = {"volume_id": volume_id, "others": most - more}
+    has = "has" if more == 1 else "would have more than"
+    if last >= MAX_ROWS:
+        why = f"the node {has} {MAX_ROWS}"
+    elif last >= MANY_ROWS and (most < more or _FULL.first(connection, own)):
+        why = f"volume {volume_id} {has} {most} of {count}"
     if why:
         raise Invalid(f"{why} attachments, the most it may have: delete one first")
 
@@ -212,6 +226,18 @@ def require(
     project_id = None if ctx is None else ctx.only_project
     row = get(connection, attachment_id, project_id)
     return existing(row, "attachment", attachment_id)
+
+
+def require_of(
+    connection: sa.Connection, volume_id: str, attachment_id: str, ctx: RequestContext
+) -> Attachment:
+    """Return one attachment of a volume, for a client.
+
+    :raises NotFound: the volume has no such attachment, or is of another project.
+    """
+    row = require(connection, attachment_id, ctx)
+    own = row if row.volume_id == volume_id else None
+    return existing(own, "attachment", attachment_id)
 
 
 def page(connection: sa.Connection, page: Page) -> list[Attachment]:
@@ -309,6 +335,16 @@ def with_initiator(connection: sa.Connection) -> list[Attachment]:
 def unanswered(connection: sa.Connection, volume_id: str) -> list[Attachment]:
     """Return attachments of a volume that no client may know yet, oldest first."""
     return _UNANSWERED.rows(connection, {"volume_id": volume_id})
+
+
+def in_range(connection: sa.Connection, first: str, last: str) -> list[Row]:
+    """Return id, status and attach_time of these rows, deleted or not, by id."""
+    return _IN_RANGE.rows(connection, {"first": first, "last": last})
+
+
+def forget(connection: sa.Connection, ids: Sequence[str]) -> None:
+    """Remove deleted rows, so that their ids can be used again."""
+    connection.execute(_FORGET, [{"_id": attachment_id} for attachment_id in ids])
 
 
 def mark_answered(connection: sa.Connection, ids: Sequence[str]) -> None:

@@ -22,6 +22,11 @@ class AgentError(Exception):
         super().__init__(message)
         self.message, self.fields = message, fields
 
+    def begin_with(self, what: str) -> None:
+        """Put before the sentence which of several things of a request it is about."""
+        self.message = f"{what}: {self.message}"
+        self.args = (self.message,)
+
 
 class Invalid(AgentError):
     """The request is wrong as it stands. Change it."""

@@ -8,7 +8,7 @@ without a zone, as the API prints them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
@@ -351,6 +351,19 @@ class NewAttachment:
     mode: Mode | None = None
     connector: HostConnector | None = None
     legacy: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewBatch:
+    """A checked request to attach many hosts to a volume, all or none.
+
+    ``key`` is that of the request: with it, the same request has the same answer.
+    """
+
+    volume_id: str
+    key: str
+    hosts: Sequence[HostConnector]
+    mode: Mode | None = None
 
 
 @dataclass(frozen=True, slots=True)

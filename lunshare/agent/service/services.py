@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lunshare.agent.service.attachments.batches import Batches
 from lunshare.agent.service.attachments.fencing import Fences
 from lunshare.agent.service.attachments.handover import Handovers
 from lunshare.agent.service.attachments.leases import Leases
@@ -68,6 +69,7 @@ class Services:
     snapshot_resetter: SnapshotResetter
     metadata: VolumeMetadata
     legacy: LegacyActions
+    batches: Batches
     mode_changes: ModeChanges
     handovers: Handovers
     fences: Fences

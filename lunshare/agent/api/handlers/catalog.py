@@ -41,6 +41,12 @@ _EXTENSIONS: tuple[tuple[str, str, str], ...] = (
         "attachment.lease beside the mode rw, and PUT /attachments/{id}/lease",
     ),
     (
+        "lunshare-batches",
+        "HostBatches",
+        "the actions lunshare:attach and lunshare:detach of volumes: many hosts at"
+        " once",
+    ),
+    (
         "lunshare-handover",
         "WriteHandover",
         "the action lunshare:handover of volumes, and GET /volumes/{id}/handover",

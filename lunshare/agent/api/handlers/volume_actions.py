@@ -13,8 +13,8 @@ from lunshare.agent.api.requests import action_schemas as schemas
 from lunshare.agent.api.requests import actions, query
 from lunshare.agent.api.requests.actions import Action
 from lunshare.agent.api.views import volume_views
-from lunshare.agent.model.errors import Forbidden
-from lunshare.agent.model.records import HostConnector
+from lunshare.agent.model.errors import Forbidden, Invalid
+from lunshare.agent.model.records import HostConnector, NewBatch
 from lunshare.agent.service.attachments import connectors, wanted_state
 from lunshare.agent.service.attachments.handover import NewHandover
 from lunshare.agent.service.volumes.reset_status import Reset
@@ -187,6 +187,30 @@ def handover(call: Call) -> Answer:
     return Answer(200, call.services.handovers.show(call.ctx, call.args["id"]))
 
 
+def _attach_hosts(call: Call, fields: Mapping[str, Any]) -> Answer:
+    mode = wanted_state.parse_mode(fields.get("mode"), "lunshare:attach.mode")
+    hosts = [_host(*item) for item in enumerate(fields["hosts"])]
+    new = NewBatch(call.args["id"], fields["key"], hosts, mode)
+    rows = call.services.batches.attach(call.ctx, new)
+    return Answer(200, {"attachments": [volume_views.attachment(row) for row in rows]})
+
+
+def _host(index: int, connector: Mapping[str, Any]) -> HostConnector:
+    try:
+        return _connector({"connector": connector})
+    except Invalid as error:
+        error.begin_with(f"lunshare:attach.hosts.{index}")
+        raise
+
+
+def _detach_hosts(call: Call, fields: Mapping[str, Any]) -> Answer:
+    ids = [ident.lower() for ident in fields["attachments"]]
+    rows = call.services.batches.detach(call.ctx, call.args["id"], ids)
+    return Answer(
+        200, {"attachments": [volume_views.attachment_brief(row) for row in rows]}
+    )
+
+
 def _connector(fields: Mapping[str, Any]) -> HostConnector:
     connector = fields["connector"]
     return connectors.parse(
@@ -266,6 +290,12 @@ ACTIONS: Mapping[str, Action] = {
     "lunshare:handover": Action(
         microversions.ATTACHMENTS, schemas.HANDOVER, _hand_over,
         "lunshare:handover", 202, (400, 404, 409, 500)),
+    "lunshare:attach": Action(
+        microversions.ATTACHMENT_MODE, schemas.ATTACH_HOSTS, _attach_hosts,
+        "volume:attachment_create", 200, (400, 403, 404, 409, 413, 500)),
+    "lunshare:detach": Action(
+        microversions.ATTACHMENT_MODE, schemas.DETACH_HOSTS, _detach_hosts,
+        "volume:attachment_delete", 200, (400, 404, 409, 413, 500)),
     "revert": Action(
         microversions.REVERT, schemas.REVERT, _revert,
         "volume:revert_to_snapshot", 202, (400, 404, 409, 500, 503)),

@@ -164,6 +164,49 @@ HANDOVER = action_form(
     ),
 )
 
+#: Of one request: their rows are one transaction, which other changes wait for.
+_MOST_HOSTS = 500
+ATTACH_HOSTS = action_form(
+    "lunshare:attach",
+    object_of(
+        {
+            "key": {
+                **text(1, null=False),
+                "description": "a text of 1 to 255 characters, another one for each"
+                " list of hosts",
+            },
+            "mode": MODE,
+            "hosts": {
+                "type": "array",
+                "minItems": 1,
+                "maxItems": _MOST_HOSTS,
+                "items": {
+                    "type": "object",
+                    "minProperties": 1,
+                    "description": "the connector of a host",
+                },
+                "description": f"a list of 1 to {_MOST_HOSTS} connectors",
+            },
+        },
+        ("key", "hosts"),
+    ),
+)
+DETACH_HOSTS = action_form(
+    "lunshare:detach",
+    object_of(
+        {
+            "attachments": {
+                "type": "array",
+                "minItems": 1,
+                "maxItems": _MOST_HOSTS,
+                "items": UUID,
+                "description": f"a list of the ids of 1 to {_MOST_HOSTS} attachments",
+            }
+        },
+        ("attachments",),
+    ),
+)
+
 SNAPSHOT_RESET = action_form(
     "os-reset_status",
     object_of(

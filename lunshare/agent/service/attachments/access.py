@@ -8,7 +8,8 @@ caller has the volume's lock, and has committed what it wants before it calls.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import functools
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -43,7 +44,6 @@ from lunshare.drivers.writers import WritersPolicy
 
 LOG = log.getLogger(__name__)
 
-_SECRETS = ("auth_username", "auth_password")
 _MAX_REASON = 1024  # characters
 _NOT_OPEN = frozenset({AttachStatus.RESERVED, AttachStatus.ERROR_ATTACHING})
 _DELETABLE = frozenset(AttachStatus) - {AttachStatus.RESERVED, AttachStatus.DETACHED}
@@ -141,23 +141,14 @@ class Access:
             row = self.detach_replaced(row, replaced)
             self.admissions.update(volume.backend, row)
             self.apply(volume, row.initiator, wanted)
-            stored: dict[str, Any] = {
-                "connection_info": self._connection_info(volume, row, wanted),
-                "attach_time": now(),
-            }
+            (info,) = self.connection_infos(volume, [(row, wanted)])
+            stored: dict[str, Any] = {"connection_info": info, "attach_time": now()}
             with self._db.writing() as connection:
                 attachments.set_values(connection, row.id, **stored)
         except Exception as error:
             self._record_failed_open(row, error)
             raise
-        LOG.info(
-            "[%s] attachment connected: attachment=%s volume=%s initiator=%s mode=%s",
-            row.attached_host,
-            row.id,
-            row.volume_id,
-            row.initiator,
-            row.mode,
-        )
+        connectors.log_change("attachment connected", [row])
         return replace(row, **stored)
 
     def detach_replaced(
@@ -193,27 +184,29 @@ class Access:
         :raises NotFound: the attachment does not exist, or is deleted.
         :raises BackendFailed: it may still be open; the row says error_detaching.
         """
+        return self.delete_all({attachment_id: check})
+
+    def delete_all(self, checks: Mapping[str, Check | None]) -> list[Attachment]:
+        """Do the same for attachments of one volume, each with its check.
+
+        :raises NotFound: one of them; none is begun.
+        :raises BackendFailed: some may still be open; all say error_detaching.
+        """
         with self._db.writing() as connection:
-            row = attachments.require(connection, attachment_id)
-            if check is not None:
-                check(row)
-            if not row.initiators and row.status in _NOT_OPEN:
-                remaining = _delete_row(connection, row, _NOT_OPEN)
-            else:
-                remaining = None
-                volume, wanted = _start_delete(connection, row)
-        if remaining is None:
-            self._detach(volume, row, wanted)
+            rows = [attachments.require(connection, ident) for ident in checks]
+            for row in rows:
+                if (check := checks[row.id]) is not None:
+                    check(row)
+            unused = [row for row in rows if _is_unused(row)]
+            remaining = _delete_rows(connection, unused, _NOT_OPEN)
+            leaving = [row for row in rows if not _is_unused(row)]
+            started = _start_delete(connection, leaving) if leaving else None
+        if started is not None:
+            self._detach(started[0], leaving, started[1])
+            old = frozenset({AttachStatus.DETACHING})
             with self._db.writing() as connection:
-                remaining = _delete_row(
-                    connection, row, frozenset({AttachStatus.DETACHING})
-                )
-        LOG.info(
-            "[%s] attachment detached: attachment=%s volume=%s",
-            row.attached_host,
-            row.id,
-            row.volume_id,
-        )
+                remaining = _delete_rows(connection, leaving, old)
+        connectors.log_change("attachment detached", rows)
         return remaining
 
     def start_delete(self, attachment_id: str) -> None:
@@ -222,21 +215,25 @@ class Access:
         :raises NotFound: the attachment does not exist, or is deleted.
         """
         with self._db.writing() as connection:
-            _start_delete(connection, attachments.require(connection, attachment_id))
+            _start_delete(connection, [attachments.require(connection, attachment_id)])
 
-    def _detach(self, volume: Volume, row: Attachment, wanted: list[Wanted]) -> None:
-        """Detach what the row may have open; what fails is in the row."""
+    def _detach(self, volume: Volume, rows: list[Attachment], wanted: Wanted) -> None:
+        """Detach what the rows may have open; what fails is in each of them."""
         try:
-            for initiator, remaining in zip(row.initiators, wanted, strict=True):
-                self.apply(volume, initiator, remaining)
+            if initiators := {name for row in rows for name in row.initiators}:
+                only = initiators.pop() if len(rows) == 1 else None
+                self.apply(volume, only, wanted)
         except Exception as error:
             old, new = AttachStatus.DETACHING, AttachStatus.ERROR_DETACHING
-            self._record_failure(row, old, new, str(error))
+            self._record_failure(rows, old, new, str(error))
             if isinstance(error, BackendFailed):
-                raise refusals.still_open(row, error) from error
+                raise refusals.still_open(rows, error) from error
             raise
-        self.end_admission(volume, row)
-        if not self._backends[volume.backend].drivers.target.abilities.fences:
+        for row in rows:
+            self.end_admission(volume, row)
+        if self._backends[volume.backend].drivers.target.abilities.fences:
+            return
+        for row in rows:
             LOG.warning(
                 "[%s] session not ended: attachment=%s volume=%s: its target ends no"
                 " session, so the host may still have the volume open",
@@ -290,27 +287,26 @@ class Access:
                 connection, row.id, initiator=None, former_initiator=None
             )
 
-    def _connection_info(
-        self, volume: Volume, row: Attachment, wanted: Wanted
-    ) -> dict[str, Any]:
-        """Return connection_info as it is stored: without credentials."""
+    def connection_infos(
+        self, volume: Volume, hosts: Iterable[tuple[Attachment, Wanted]]
+    ) -> list[dict[str, Any]]:
+        """Return connection_info of rows as it is stored: without credentials.
+
+        Each row comes with what its own initiator wants.
+        """
+        specs = {"qos_specs": qos.of_volume(self._db, volume)}
         drivers = self._backends[volume.backend].drivers
-        (access,) = wanted.accesses  # the row's own initiator, and no other
         with translated():
-            info = drivers.connection_info(driver_volume(volume), access)
-        info = {key: value for key, value in info.items() if key not in _SECRETS}
-        if wanted.widened:
-            info["mixed_modes"] = (
-                "widened: this initiator has an attachment of each mode, so the"
-                " target lets this host write"
-            )
-        return info | _common_info(row) | {"qos_specs": qos.of_volume(self._db, volume)}
+            return [
+                connectors.connection_info(drivers, volume, row, wanted) | specs
+                for row, wanted in hosts
+            ]
 
     def _record_failed_open(self, row: Attachment, why: Exception) -> None:
         """Note that the access is not wanted any more, and close it at once."""
         old, new = AttachStatus.ATTACHING, AttachStatus.ERROR_ATTACHING
         try:
-            self._record_failure(row, old, new, str(why))
+            self._record_failure([row], old, new, str(why))
             self.detach_failed(row)
         except Exception as error:
             # The row still has its initiators. Reconcile retries until it is closed.
@@ -322,13 +318,18 @@ class Access:
             )
 
     def _record_failure(
-        self, row: Attachment, old: AttachStatus, new: AttachStatus, why: str
+        self,
+        rows: Iterable[Attachment],
+        old: AttachStatus,
+        new: AttachStatus,
+        why: str,
     ) -> None:
         reason = why[:_MAX_REASON]
         with self._db.writing() as connection:
-            attachments.change_status(
-                connection, row.id, {old}, new, status_reason=reason
-            )
+            for row in rows:
+                attachments.change_status(
+                    connection, row.id, {old}, new, status_reason=reason
+                )
 
 
 def read_wanted(connection: Connection, volume_id: str, only: str | None) -> Wanted:
@@ -350,19 +351,46 @@ def allowed_mode(
     *,
     asked: bool,
 ) -> Mode:
-    """Return the mode that the volume's writers policy leaves of ``mode`` for a row.
+    """Return what ``ModeDecision.allowed_mode`` does, for one row; raise the same."""
+    return ModeDecision(connection, volume).allowed_mode(row, mode, asked=asked)
 
-    ``asked``: a client has named the mode for this row; else it is a default.
 
-    :raises Conflict: it is rw, and the policy does not allow what has been asked for,
-        or a handover is pending.
-    """
-    mode = lowered_mode(connection, volume, row, mode, asked=asked)
-    if mode is not Mode.RO and write_fences.is_open(
-        write_fences.handover(connection, volume.id)
-    ):
-        raise refusals.handover_pending(volume.id)
-    return mode
+class ModeDecision:
+    """Which modes a volume's writers policy leaves, read once in a transaction."""
+
+    def __init__(self, connection: Connection, volume: Volume) -> None:
+        self._connection, self._volume = connection, volume
+        self._policy = read_policy(connection, volume)
+
+    def allowed_mode(self, row: Attachment, mode: Mode, *, asked: bool) -> Mode:
+        """Return the mode that the policy leaves of ``mode`` for a row.
+
+        ``asked``: a client has named the mode for this row; else it is a default.
+
+        :raises Conflict: it is rw, and the policy does not allow what has been asked
+            for, or a handover is pending.
+        """
+        if self._policy is not None:
+            mode = writers_policy.lower(
+                self._policy, row, mode, lambda: self._present, asked=asked
+            )
+        if mode is not Mode.RO and self._is_handed_over:
+            raise refusals.handover_pending(self._volume.id)
+        return mode
+
+    def add(self, row: Attachment) -> None:
+        """Count a row that this transaction inserts later."""
+        if self._policy is not None and row.mode is not Mode.RO:
+            self._present.append(row)
+
+    @functools.cached_property
+    def _present(self) -> list[Attachment]:
+        return _unfenced_writers(self._connection, self._volume.id)
+
+    @functools.cached_property
+    def _is_handed_over(self) -> bool:
+        state = write_fences.handover(self._connection, self._volume.id)
+        return write_fences.is_open(state)
 
 
 def lowered_mode(
@@ -428,41 +456,32 @@ def read_policy(connection: Connection, volume: Volume) -> WritersPolicy | None:
     return writers.policy(volume.metadata, specs)
 
 
+def _is_unused(row: Attachment) -> bool:
+    """Whether the target can have nothing of this row."""
+    return not row.initiators and row.status in _NOT_OPEN
+
+
 def _start_delete(
-    connection: Connection, row: Attachment
-) -> tuple[Volume, list[Wanted]]:
-    """Write that the access is not wanted. Return what its initiators still want."""
-    attachments.change_status(connection, row.id, _DELETABLE, AttachStatus.DETACHING)
-    volume = volumes.require_row(connection, row.volume_id)
-    return volume, [
-        read_wanted(connection, volume.id, initiator) for initiator in row.initiators
-    ]
+    connection: Connection, rows: Sequence[Attachment]
+) -> tuple[Volume, Wanted]:
+    """Write that no access is wanted. Return what these initiators still want."""
+    for row in rows:
+        attachments.change_status(
+            connection, row.id, _DELETABLE, AttachStatus.DETACHING
+        )
+    volume = volumes.require_row(connection, rows[0].volume_id)
+    initiators = dict.fromkeys(name for row in rows for name in row.initiators)
+    return volume, wanted_state.of_initiators(
+        {name: read_wanted(connection, volume.id, name) for name in initiators}
+    )
 
 
-def _delete_row(
-    connection: Connection, row: Attachment, old: frozenset[AttachStatus]
+def _delete_rows(
+    connection: Connection, rows: Sequence[Attachment], old: frozenset[AttachStatus]
 ) -> list[Attachment]:
-    """Delete the row; return attachments that the volume still has."""
-    attachments.remove(connection, row.id, old)
-    return attachments.brief_of_volume(connection, row.volume_id, _MAX_REMAINING)
-
-
-def with_secrets(row: Attachment) -> Attachment:
-    """Return the attachment with its CHAP credentials, for its own host only."""
-    info = row.connection_info
-    if info is None or "auth_method" not in info:
-        return row
-    secrets = {name: getattr(row, name) for name in _SECRETS}
-    return replace(row, connection_info={**info, **secrets})
-
-
-def _common_info(row: Attachment) -> dict[str, Any]:
-    """Return the keys of connection_info that do not come from the driver."""
-    connector = row.connector or {}
-    return {
-        "access_mode": row.mode,
-        "attachment_id": row.id,
-        "cacheable": False,
-        "encrypted": False,
-        "enforce_multipath": bool(connector.get("enforce_multipath", False)),
-    }
+    """Delete rows of one volume; return attachments that it still has."""
+    for row in rows:
+        attachments.remove(connection, row.id, old)
+    if not rows:
+        return []
+    return attachments.brief_of_volume(connection, rows[0].volume_id, _MAX_REMAINING)

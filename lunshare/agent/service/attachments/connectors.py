@@ -1,24 +1,32 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Check the connector that a host sends; whether its access is open."""
+"""Check the connector that a host sends; what the host gets to log in."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
+from oslo_log import log
 
 from lunshare.agent.model.errors import Invalid
-from lunshare.agent.model.records import Attachment, HostConnector
+from lunshare.agent.model.records import Attachment, HostConnector, Volume
 from lunshare.agent.model.states import WANTED
 from lunshare.agent.service.attachments import wanted_state
+from lunshare.agent.service.attachments.wanted_state import Wanted
+from lunshare.agent.service.driver_values import driver_volume
+from lunshare.drivers.backend import Backend
 from lunshare.drivers.errors import InvalidValue
 from lunshare.drivers.values import host_address, iscsi_name
 
+LOG = log.getLogger(__name__)
+
 _TEXT_MAX = 255
+_SECRETS = ("auth_username", "auth_password")
 #: Bytes of JSON. It is stored, and every list with it reads it; os-brick's has 600.
 _MAX_SIZE = 8192
 _PLAIN_HOST = re.compile(r"[a-z0-9.-]{1,128}")
@@ -126,3 +134,52 @@ def _text(value: object, field: str) -> str:
     if isinstance(value, str) and 0 < len(value) <= _TEXT_MAX and value.isprintable():
         return value
     raise Invalid(f"{field} must be a text of 1 to {_TEXT_MAX} printable characters")
+
+
+def connection_info(
+    drivers: Backend, volume: Volume, row: Attachment, wanted: Wanted
+) -> dict[str, Any]:
+    """Return connection_info of a row without credentials.
+
+    ``wanted`` is that of its own initiator, and of no other.
+    """
+    (access,) = wanted.accesses
+    info = drivers.connection_info(driver_volume(volume), access)
+    info = {key: value for key, value in info.items() if key not in _SECRETS}
+    if wanted.widened:
+        info["mixed_modes"] = (
+            "widened: this initiator has an attachment of each mode, so the"
+            " target lets this host write"
+        )
+    connector = row.connector or {}
+    return info | {
+        "access_mode": row.mode,
+        "attachment_id": row.id,
+        "cacheable": False,
+        "encrypted": False,
+        "enforce_multipath": bool(connector.get("enforce_multipath", False)),
+    }
+
+
+def with_secrets(row: Attachment) -> Attachment:
+    """Return the attachment with its CHAP credentials, for its own host only."""
+    info = row.connection_info
+    if info is None or "auth_method" not in info:
+        return row
+    secrets = {name: getattr(row, name) for name in _SECRETS}
+    return replace(row, connection_info={**info, **secrets})
+
+
+def log_change(done: str, rows: Sequence[Attachment]) -> None:
+    """Log what was done with attachments of a volume: one line, however many."""
+    row, *more = rows
+    LOG.info(
+        "[%s] %s: attachment=%s volume=%s initiator=%s mode=%s%s",
+        row.attached_host,
+        done,
+        row.id,
+        row.volume_id,
+        row.initiator,
+        row.mode,
+        f" and {len(more)} more, to attachment={more[-1].id}" if more else "",
+    )

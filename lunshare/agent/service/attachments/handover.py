@@ -19,7 +19,7 @@ from oslo_log import log
 
 from lunshare.agent.db import attachments, volumes, write_fences
 from lunshare.agent.db.sqlite.engine import Connection, Database, now
-from lunshare.agent.model.errors import AgentError, BackendFailed, Conflict, NotFound
+from lunshare.agent.model.errors import AgentError, BackendFailed, Conflict
 from lunshare.agent.model.records import Attachment, Mode, RequestContext, Volume
 from lunshare.agent.model.states import ENDING, AttachStatus, HandoverStatus
 from lunshare.agent.service.attachments import refusals
@@ -127,9 +127,10 @@ class Handovers:
             if asked.items() <= former.items():
                 return  # the same request: it goes on
             raise refusals.handover_pending(new.volume_id)
-        follower = _of_volume(connection, ctx, new.volume_id, new.to)
+        require_of = attachments.require_of
+        follower = require_of(connection, new.volume_id, new.to, ctx)
         if new.source is not None:
-            _of_volume(connection, ctx, new.volume_id, new.source)
+            require_of(connection, new.volume_id, new.source, ctx)
         rows = attachments.writers(connection, new.volume_id)
         leaving = [row for row in rows if _leaves(row, new)]
         ids = [row.id for row in leaving]
@@ -272,15 +273,6 @@ def _leaves(row: Attachment, new: NewHandover) -> bool:
     if new.source is None:
         return row.id != new.to
     return row.id == new.source
-
-
-def _of_volume(
-    connection: Connection, ctx: RequestContext, volume_id: str, attachment_id: str
-) -> Attachment:
-    row = attachments.require(connection, attachment_id, ctx)
-    if row.volume_id != volume_id:
-        raise NotFound("attachment", attachment_id)
-    return row
 
 
 def _check(new: NewHandover, follower: Attachment, leaving: list[Attachment]) -> None:

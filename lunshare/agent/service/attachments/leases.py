@@ -31,8 +31,8 @@ from lunshare.agent.service.attachments.access import (
     Access,
     check_not_fenced,
     read_policy,
-    with_secrets,
 )
+from lunshare.agent.service.attachments.connectors import with_secrets
 from lunshare.agent.service.attachments.handover import Handovers
 from lunshare.agent.service.attachments.mode_change import ModeChanges
 from lunshare.agent.service.jobs.job_runner import JobPool, JobRunner

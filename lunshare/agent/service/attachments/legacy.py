@@ -45,8 +45,8 @@ from lunshare.agent.service.attachments.access import (
     allowed_mode,
     check_not_fenced,
     read_wanted,
-    with_secrets,
 )
+from lunshare.agent.service.attachments.connectors import with_secrets
 from lunshare.agent.service.attachments.service import Attachments
 from lunshare.agent.service.instance_gate import Check, InstanceGate
 from lunshare.agent.service.sharing import check_visible

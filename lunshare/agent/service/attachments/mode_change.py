@@ -29,8 +29,8 @@ from lunshare.agent.service.attachments.access import (
     check_not_fenced,
     lowered_mode,
     read_policy,
-    with_secrets,
 )
+from lunshare.agent.service.attachments.connectors import with_secrets
 from lunshare.agent.service.attachments.service import available_volume
 from lunshare.agent.service.jobs.job_runner import JobRunner
 from lunshare.agent.volume_locks import VolumeLocks

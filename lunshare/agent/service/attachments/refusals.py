@@ -130,12 +130,14 @@ def changed_meanwhile(volume_id: str) -> Busy:
     return Busy(f"volume {volume_id} has just changed: try again")
 
 
-def still_open(row: Attachment, error: BackendFailed) -> BackendFailed:
+def still_open(rows: Sequence[Attachment], error: BackendFailed) -> BackendFailed:
     """Return the error of a failed detach, with what an operator must know."""
+    row, *more = rows
+    others = f", as are {len(more)} more" if more else ""
     return type(error)(
-        f"attachment {row.id} of volume {row.volume_id} is error_detaching, and host"
-        f" {row.attached_host} may still have access; each reconcile tries again, or"
-        f" repeat the DELETE: {error}",
+        f"attachment {row.id} of volume {row.volume_id} is error_detaching{others}, and"
+        f" host {row.attached_host} may still have access; each reconcile tries again,"
+        f" or repeat the request: {error}",
         **error.fields,
     )
 

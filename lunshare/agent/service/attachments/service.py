@@ -38,11 +38,12 @@ from lunshare.agent.service.attachments import (
 )
 from lunshare.agent.service.attachments.access import (
     Access,
+    ModeDecision,
     allowed_mode,
     check_not_fenced,
     read_wanted,
-    with_secrets,
 )
+from lunshare.agent.service.attachments.connectors import with_secrets
 from lunshare.agent.service.attachments.unanswered import UnansweredRequests
 from lunshare.agent.service.instance_gate import InstanceGate
 from lunshare.agent.service.sharing import SharingRules, check_second, check_visible
@@ -52,6 +53,24 @@ LOG = log.getLogger(__name__)
 
 _CONNECTABLE = WANTED | {AttachStatus.RESERVED, AttachStatus.ERROR_ATTACHING}
 _COMPLETABLE = WANTED | {AttachStatus.RESERVED}
+#: What ``intend`` may change, besides the status.
+_OF_INTENT = (
+    "mode",
+    "attached_host",
+    "mountpoint",
+    "connector",
+    "connection_info",
+    "initiator",
+    "former_initiator",
+    "former_host",
+    "auth_username",
+    "auth_password",
+    "answered",
+    "announced",
+    "status_reason",
+    "fence",
+    "fenced_at",
+)
 
 Rows = list[Attachment]
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -126,7 +145,7 @@ class Attachments:
                 row = duplicate or self.start_attach(
                     connection,
                     volume,
-                    _new_row(ctx, volume, new),
+                    new_row(ctx, volume, new),
                     connector,
                     is_new=True,
                 )
@@ -171,7 +190,7 @@ class Attachments:
         :raises Invalid: its status allows no attachment, or no second one.
         """
         volume, duplicate = self._claim(connection, ctx, new, refusal)
-        row = duplicate or _new_row(ctx, volume, new)
+        row = duplicate or new_row(ctx, volume, new)
         self._access.check_support(volume, row.mode)
         if duplicate is None:
             attachments.insert(connection, row)
@@ -186,17 +205,10 @@ class Attachments:
     ) -> tuple[Volume, Attachment | None]:
         """Reserve the volume for a row, or find the row of an earlier request."""
         duplicate = self.unanswered.find_duplicate(connection, ctx, new)
-        reserved = duplicate or volumes.claim(
-            connection, new.volume_id, new.instance_uuid
-        )
-        volume = volumes.require_row(connection, new.volume_id, ctx)
-        if not reserved:
-            raise plain_volumes.attach_error(
-                volumes.get(connection, new.volume_id) or volume
-            )
-        if duplicate is None:
-            check_second(connection, volume, refusal)
-        return volume, duplicate
+        if duplicate is not None:
+            return volumes.require_row(connection, new.volume_id, ctx), duplicate
+        volume = claim(connection, ctx, new.volume_id, refusal, new.instance_uuid)
+        return volume, None
 
     def start_attach(
         self,
@@ -212,43 +224,57 @@ class Attachments:
         :raises Conflict: its status, the other mode of the initiator, the target or
             the volume's writers policy does not allow it.
         """
+        decision = ModeDecision(connection, volume)
+        intent = self.intend(connection, volume, row, connector, decision)
+        if is_new:
+            attachments.insert(connection, intent)
+            return intent
+        values = {name: getattr(intent, name) for name in _OF_INTENT}
+        if not attachments.change_status(
+            connection, row.id, _CONNECTABLE, intent.status, **values
+        ):
+            raise refusals.not_connectable(row)
+        return intent
+
+    def intend(
+        self,
+        connection: Connection,
+        volume: Volume,
+        row: Attachment,
+        connector: HostConnector,
+        decision: ModeDecision,
+    ) -> Attachment:
+        """Return the row with the access that is wanted; raise as ``start_attach``."""
         self._access.check_initiator(volume, connector)
         self._access.check_address(volume, connector)
         _check_connector(connection, connector)
         initiator = connector.initiator
         same = attachments.of_initiator(connection, row.volume_id, initiator)
-        mode = _opened_mode(connection, volume, row, connector)
+        mode = _opened_mode(volume, row, connector, decision)
         former_initiator = None if row.initiator == initiator else row.initiator
         self._access.check_support(volume, mode, former_initiator)
         other = wanted_state.find_other_mode(same, row.id, mode)
         if other is not None and not self._widen:
             raise refusals.mixed_modes(other, mode)
         username, password = wanted_state.credentials(same)
-        values: dict[str, Any] = {
-            "mode": mode,
-            "attached_host": connector.host,
-            "mountpoint": connector.mountpoint,
-            "connector": connector.sent,
-            "connection_info": None,
-            "initiator": initiator,
-            "former_initiator": former_initiator,
-            "former_host": row.attached_host if former_initiator else None,
-            "auth_username": username,
-            "auth_password": password,
-            "answered": row.answered,
-            "announced": False,
-            "status_reason": None,
-            "fence": None,
-            "fenced_at": None,
-        }
-        intent = replace(row, status=AttachStatus.ATTACHING, **values)
-        if is_new:
-            attachments.insert(connection, intent)
-        elif not attachments.change_status(
-            connection, row.id, _CONNECTABLE, intent.status, **values
-        ):
-            raise refusals.not_connectable(row)
-        return intent
+        return replace(
+            row,
+            status=AttachStatus.ATTACHING,
+            mode=mode,
+            attached_host=connector.host,
+            mountpoint=connector.mountpoint,
+            connector=connector.sent,
+            connection_info=None,
+            initiator=initiator,
+            former_initiator=former_initiator,
+            former_host=row.attached_host if former_initiator else None,
+            auth_username=username,
+            auth_password=password,
+            announced=False,
+            status_reason=None,
+            fence=None,
+            fenced_at=None,
+        )
 
     def delete_failed(self, row: Attachment) -> None:
         """Delete a row whose id no client knows, when nothing is open."""
@@ -378,7 +404,29 @@ class Attachments:
             return attachments.require(connection, attachment_id, ctx)
 
 
-def _new_row(ctx: RequestContext, volume: Volume, new: NewAttachment) -> Attachment:
+def claim(
+    connection: Connection,
+    ctx: RequestContext,
+    volume_id: str,
+    refusal: AgentError | None,
+    instance_uuid: str | None = None,
+) -> Volume:
+    """Reserve a volume for one more host, in the transaction of its row; return it.
+
+    :raises NotFound: the volume.
+    :raises Invalid: its status allows no attachment, or no second one.
+    :raises AgentError: ``refusal``, as ``check_second``.
+    """
+    reserved = volumes.claim(connection, volume_id, instance_uuid)
+    volume = volumes.require_row(connection, volume_id, ctx)
+    if not reserved:
+        raise plain_volumes.attach_error(volumes.get(connection, volume_id) or volume)
+    check_second(connection, volume, refusal)
+    return volume
+
+
+def new_row(ctx: RequestContext, volume: Volume, new: NewAttachment) -> Attachment:
+    """Return a row that reserves a volume, with an id of its own."""
     return Attachment(
         id=str(uuid.uuid4()),
         volume_id=volume.id,
@@ -399,7 +447,7 @@ def _check_connector(connection: Connection, connector: HostConnector) -> None:
 
 
 def _opened_mode(
-    connection: Connection, volume: Volume, row: Attachment, connector: HostConnector
+    volume: Volume, row: Attachment, connector: HostConnector, decision: ModeDecision
 ) -> Mode:
     """Return the mode in which a row is opened to the host of a connector.
 
@@ -413,7 +461,7 @@ def _opened_mode(
     opened = replace(
         row, attached_host=connector.host, initiator=connector.initiator, mode=mode
     )
-    return allowed_mode(connection, volume, opened, mode, asked=mode in asked)
+    return decision.allowed_mode(opened, mode, asked=mode in asked)
 
 
 def _check_completion(connection: Connection, attachment_id: str) -> None:

@@ -9,7 +9,7 @@ attachments and of nothing else.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lunshare.agent.model.errors import Invalid
@@ -50,6 +50,17 @@ def of_initiator(
     if not accesses and not others():
         return Wanted(())
     return Wanted(accesses, frozenset({initiator}), widened=_are_mixed(rows))
+
+
+def of_initiators(parts: Mapping[str, Wanted]) -> Wanted:
+    """Return the wanted access of several initiators, each with what it wants alone.
+
+    Where the last access of the volume closes, that of one says so for all.
+    """
+    accesses = tuple(access for part in parts.values() for access in part.accesses)
+    if not accesses and any(part.only is None for part in parts.values()):
+        return Wanted(())
+    return Wanted(accesses, frozenset(parts))
 
 
 def list_accesses(rows: Iterable[Attachment]) -> tuple[Connector, ...]:
