@@ -146,6 +146,17 @@ def test_a_host_that_is_named_like_an_initiator_is_found_in_any_case(
     assert node.live(other.id) == {}
 
 
+def test_a_fence_of_an_initiator_takes_no_other_whoever_says_so(
+    node: Node, volume: Volume
+) -> None:
+    """A member can name his host as the initiator of one host, and be another."""
+    lie = {**host_connector("beta").sent, "host": ALPHA}
+    new = NewAttachment(node.shared_volume().id, connector=connectors.parse(lie))
+    node.services.attachments.create(CTX, new)
+    assert fence(node, ALPHA).names == []
+    assert node.live(volume.id) == {BETA: RW}
+
+
 def test_a_host_that_os_attach_names_otherwise_is_fenced_by_both_names(
     node: Node,
 ) -> None:

@@ -115,10 +115,16 @@ def host_name(value: object, field: str) -> str:
 
     :raises Invalid: no host has such a name.
     """
+    return iscsi_name(value) if is_initiator(value) else _text(value, field)
+
+
+def is_initiator(name: object) -> bool:
+    """Whether a name has the form of an iSCSI name."""
     try:
-        return iscsi_name(value)
+        iscsi_name(name)
     except InvalidValue:
-        return _text(value, field)
+        return False
+    return True
 
 
 def is_open(row: Attachment, connector: HostConnector) -> bool:

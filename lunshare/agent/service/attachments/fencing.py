@@ -31,7 +31,7 @@ from lunshare.agent.service.attachments.access import (
     allowed_mode,
     read_wanted,
 )
-from lunshare.agent.service.attachments.connectors import host_name
+from lunshare.agent.service.attachments.connectors import host_name, is_initiator
 from lunshare.agent.service.jobs.job_runner import JobPool, JobRunner
 from lunshare.agent.threads.limit import Limit
 from lunshare.agent.threads.turn import waiting
@@ -299,7 +299,12 @@ def _names(stored: Iterable[Any]) -> list[str]:
 
 
 def _initiators_now(connection: Connection, host: str) -> set[str]:
-    """Return the initiators by which a host of this name has, or may have, access."""
+    """Return the initiators by which a host of this name has, or may have, access.
+
+    An initiator has no other, though a client may have named a host like it.
+    """
+    if is_initiator(host):
+        return set()
     names = set()
     for row in attachments.of_host(connection, host):
         if row.attached_host == host:
