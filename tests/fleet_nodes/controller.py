@@ -20,6 +20,7 @@ from tests.fleet_nodes import glance, network
 from tests.fleet_nodes.glance import Glance
 from tests.fleet_nodes.postgresql import CINDER, GLANCE, PostgreSQL
 from tests.lab.steps import sh
+from tests.stands import quick_guest
 from tests.stands.cinder_programs import MANAGE, SCHEDULER, api_command, command, python
 from tests.stands.keystone import Keystone
 from tests.stands.servers import Broker, Server, free_port
@@ -43,7 +44,7 @@ class Controller:
 
     def __init__(self, directory: Path) -> None:
         self._directory, self.port = directory, free_port()
-        clients = f"{network.CONTROLLER}/{network.PREFIX}"
+        clients = f"{network.CONTROLLER}/{quick_guest.PREFIX}"
         self.database = PostgreSQL(directory, network.CONTROLLER, clients)
         self._broker = Broker(directory, network.CONTROLLER)
         self.keystone = Keystone(pins.venv(), directory / "keystone")

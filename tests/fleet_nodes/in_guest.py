@@ -12,41 +12,27 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from socketserver import ThreadingMixIn
 from typing import Any
-from xmlrpc.server import SimpleXMLRPCServer
 
 from lunshare.drivers.values import Auth
 from tests.fleet_nodes.host_io import HostIo
 from tests.fleet_nodes.kills import Kill
 from tests.lab.steps import sh
+from tests.stands.guest_server import Machine, serve
 from tests.system.compute_client import Compute
 from tests.system.hosts import write_protected
 from tests.system.kernel import Live, exported_volumes
 from tests.system.lio_hosts import LoginRefused, Session
 
-PORT = 8999
 
-
-class Machine:
-    """What the tests can ask; each method's result fits into XML-RPC."""
+class NodeMachine(Machine):
+    """What the tests can ask of a node."""
 
     def __init__(self) -> None:
         self._sessions: list[Session] = []
         self._io: dict[int, HostIo] = {}
         self._kills: list[Kill] = []
         self._compute: Compute | None = None
-
-    def run(self, words: list[str]) -> tuple[int, str]:
-        """Run a command; its exit code and output."""
-        done = subprocess.run(
-            words,
-            check=False,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        return done.returncode, done.stdout
 
     def exports(self) -> dict[str, dict[str, str]]:
         """The live target: the mode of each initiator, by volume."""
@@ -119,12 +105,6 @@ class Machine:
         return self._compute.ask(verb, argument)
 
 
-class Server(ThreadingMixIn, SimpleXMLRPCServer):
-    """Answers several tests' threads at a time."""
-
-    daemon_threads = True
-
-
 def main(address: str, log: str) -> None:
     """Install, then answer until the test asks for the end."""
     print(sh(["sh", Path(__file__).with_name("install_node")]), flush=True)
@@ -137,12 +117,7 @@ def main(address: str, log: str) -> None:
             "--output=short-precise",
         ]
         journal = subprocess.Popen(words, stdout=out)
-    with Server(
-        (address, PORT), logRequests=False, allow_none=True, use_builtin_types=True
-    ) as server:
-        server.register_instance(Machine())
-        server.register_function(server.shutdown, "end")
-        server.serve_forever()
+    serve(address, NodeMachine())
     journal.terminate()
 
 

@@ -5,18 +5,11 @@
 from __future__ import annotations
 
 import re
-import signal
-from collections.abc import Mapping
-from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
-from xmlrpc.client import ServerProxy, Transport
 
 from tests.fleet_nodes import network
-from tests.fleet_nodes.in_guest import PORT
-from tests.stands.servers import ROOT, Server, listens
+from tests.stands.quick_guest import QuickGuest
 
-_SECONDS = 300
 _BACKENDS = ("thin", "thick")
 _NOT_DISKS = re.compile("lunshare-pool|deleted-")
 # In the quick guest's kernel a process has up to 65,530 mappings of one page or more
@@ -29,16 +22,7 @@ backup_posix_path = /var/lib/cinder/backups
 _PREFIX = re.compile("volume-|_snapshot-")
 
 
-class _Patient(Transport):
-    """An answer comes in time, or never: the guest was killed."""
-
-    def make_connection(self, host: Any) -> HTTPConnection:
-        connection = super().make_connection(host)
-        connection.timeout = _SECONDS
-        return connection
-
-
-class Node:
+class Node(QuickGuest):
     """A guest with cinder-volume, lunshare-helper, LVM and LIO, and hosts.
 
     ``lent``: a folder with lunshare's wheel, to which cinder.conf is added.
@@ -46,9 +30,8 @@ class Node:
     """
 
     def __init__(self, name: str, directory: Path, lent: Path, cinder: Path) -> None:
-        self.name, self.address = name, network.NODES[name]
+        super().__init__(name, network.NODES[name], directory)
         self._lent, self._cinder = lent, cinder
-        self._server = Server(name, directory)
 
     def start(self, options: str, thin: str) -> None:
         """Boot it; it answers some time later.
@@ -56,10 +39,9 @@ class Node:
         ``options``: of every cinder.conf. ``thin``: more of the thin backend.
         """
         (self._lent / "cinder.conf").write_text(self._config(options, thin))
-        self._server.run(
+        self.boot(
+            ["--bare"],
             [
-                *(str(ROOT / "tests/lab/run"), "--kernel", "uml", "--bare"),
-                *("--network", network.card(self.name), "--"),
                 *("python", "-m", "tests.lab.borrow"),
                 *(
                     f"--files=/srv/cinder={self._cinder}",
@@ -67,34 +49,8 @@ class Node:
                 ),
                 *("--", "python", "-m", "tests.fleet_nodes.in_guest", self.address),
                 f"/build/{self.name}.journal",
-            ]
+            ],
         )
-
-    def answers(self) -> bool:
-        """Whether it does what tests ask."""
-        process = self._server.process
-        assert process is not None
-        assert process.poll() is None, f"it ended; see {self._server.log}"
-        return listens(PORT, self.address)
-
-    def kill(self) -> None:
-        """End the guest as a loss of power does."""
-        self._server.end(signal.SIGTERM)
-
-    def ask(self, verb: str, *given: object) -> Any:
-        """Ask the machine (in_guest.Machine)."""
-        where = f"http://{self.address}:{PORT}/"
-        more: Mapping[str, Any] = {"allow_none": True, "use_builtin_types": True}
-        with ServerProxy(
-            where, transport=_Patient(use_builtin_types=True), **more
-        ) as it:
-            return getattr(it, verb)(*given)
-
-    def must(self, *words: str) -> str:
-        """Run a command in it, which must succeed; its output."""
-        code, text = self.ask("run", list(words))
-        assert code == 0, f"{self.name}: {' '.join(words)}: {text}"
-        return str(text)
 
     def exports(self) -> dict[str, dict[str, str]]:
         """The live target: the mode of each initiator, by volume."""
