@@ -191,6 +191,11 @@ class Node:
         self._devices.append(old)
         return self._backing.cut(self._mapped)
 
+    def added(self, name: str) -> str:
+        """Create one more device, which is removed after the disk; its path."""
+        self._devices.append(name)
+        return self._backing.cut(name)
+
     def connector(self, host: str, mode: str, auth: Auth | None = None) -> Connector:
         return Connector(initiator(host), Mode(mode), f"attachment-{host}", auth)
 
