@@ -114,6 +114,7 @@ def multipath(row: Fields, host: Fields) -> str:
     """Return a section of multipath.conf that names the disk after its volume."""
     return "\n".join(
         (
+            "# The section defaults needs: find_multipaths yes",
             "multipaths {",
             "    multipath {",
             f"        wwid 3{_naa(row)}",
