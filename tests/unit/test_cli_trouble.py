@@ -229,7 +229,7 @@ class Way(socketserver.ThreadingTCPServer):
     """
 
     to: tuple[str, int]
-    loses, refused = b"POST /v3/attachments HTTP", 0
+    loses, refused = b"POST /v3/volumes/", 0
 
 
 class LosesAnswers(socketserver.BaseRequestHandler):

@@ -20,8 +20,11 @@ _ID = "7037f957-bdcc-43bf-a527-d7d6af56d84e"
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "pools": ("lunshare pools",),
     "share": (f"lunshare share 10 --name db --rw {_ALPHA} --ro {_BETA}",),
-    "attach": (f"lunshare attach db {_BETA}@192.0.2.7 --mode ro",),
-    "detach": ("lunshare detach db beta",),
+    "attach": (
+        f"lunshare attach db {_BETA}@192.0.2.7 --mode ro",
+        f"lunshare attach db --rw {_ALPHA} --ro {_BETA}",
+    ),
+    "detach": ("lunshare detach db beta", "lunshare detach db --all"),
     "mode": ("lunshare mode db alpha ro", "lunshare mode db alpha ro --immediate"),
     "lease": ("lunshare lease db alpha --ttl 30 --next",),
     "renew": ("lunshare renew db alpha",),

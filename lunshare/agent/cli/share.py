@@ -10,10 +10,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import re
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -36,7 +40,11 @@ _TYPE = "multiattach"
 _SHARED = {"multiattach": "<is> True"}
 _POLL_SECONDS, _RESTART_SECONDS = 0.2, 30.0
 _NOT_FOUND = 404
+#: Of one request; bytes of JSON, below osapi_max_request_body_size (112 KiB).
+_MOST_HOSTS, _MOST_BYTES = 500, 100_000
 _HOST = re.compile(r"(?P<host>[^=@]+)=(?P<initiator>[^=@]+)(@(?P<ip>[^=@]+))?")
+Fields = dict[str, str]
+
 HEAD = ("VOLUME", "HOST", "INITIATOR", "MODE", "STATUS", "ATTACHMENT")
 
 
@@ -49,18 +57,29 @@ def describe(parsers: dict[str, argparse.ArgumentParser]) -> None:
         "--type",
         help="name or id of its volume type (default: one that many hosts may share)",
     )
-    for mode in ("rw", "ro"):
-        share.add_argument(
-            f"--{mode}",
-            action="append",
+    for verb in (share, attach):
+        for mode in ("rw", "ro"):
+            verb.add_argument(
+                f"--{mode}",
+                action="append",
+                default=[],
+                metavar="HOST=INITIATOR[@IP]",
+                type=_connector,
+                help=f"a host that gets it {mode}; may be repeated",
+            )
+        verb.add_argument(
+            "--hosts-file",
             default=[],
-            metavar="HOST=INITIATOR[@IP]",
-            type=_connector,
-            help=f"a host that gets it {mode}; may be repeated",
+            metavar="FILE",
+            type=_hosts_file,
+            help="more hosts, one a line: HOST=INITIATOR[@IP], and rw or ro; # begins a"
+            " comment",
         )
     attach.add_argument("volume", metavar="VOLUME", help="id or name")
     attach.add_argument(
         "host",
+        nargs="*",
+        default=[],
         metavar="HOST=INITIATOR[@IP]",
         type=_connector,
         help="its name, and the initiator in its /etc/iscsi/initiatorname.iscsi; IP is"
@@ -69,17 +88,23 @@ def describe(parsers: dict[str, argparse.ArgumentParser]) -> None:
     attach.add_argument(
         "--mode", choices=("rw", "ro"), help="default: what the volume allows, rw"
     )
-    for name in ("detach", "mode", "lease", "renew"):
+    parsers["detach"].add_argument("volume", metavar="VOLUME", help="id or name")
+    parsers["detach"].add_argument(
+        "host",
+        nargs="*",
+        metavar="HOST",
+        help="its name, initiator, or attachment's id",
+    )
+    parsers["detach"].add_argument(
+        "--all", action="store_true", help="every host of the volume"
+    )
+    for name in ("mode", "lease", "renew"):
         parsers[name].add_argument("volume", metavar="VOLUME", help="id or name")
         parsers[name].add_argument(
             "host", metavar="HOST", help="its name, initiator, or attachment's id"
         )
     parsers["lease"].add_argument(
-        "--ttl",
-        type=count,
-        required=True,
-        metavar="SECONDS",
-        help="how long it may write, and each renewal from then on",
+        "--ttl", type=count, required=True, metavar="SECONDS", help="until it ends"
     )
     parsers["lease"].add_argument(
         "--next",
@@ -100,8 +125,7 @@ def describe(parsers: dict[str, argparse.ArgumentParser]) -> None:
 
 def share(node: NodeClient, arguments: argparse.Namespace) -> Result:
     """Create a volume and attach hosts to it; print how each logs in."""
-    pairs = [(host, "rw") for host in arguments.rw]
-    pairs += [(host, "ro") for host in arguments.ro]
+    hosts = _hosts(arguments)
     fields = {"size": arguments.size, "name": arguments.name}
     fields["volume_type"] = arguments.type or _shared_type(node)
     with _undone() as undo:
@@ -109,25 +133,36 @@ def share(node: NodeClient, arguments: argparse.Namespace) -> Result:
             volume = node.post("/volumes", {"volume": fields})["volume"]
             undo.step(f"volume {volume['id']}", lambda: _delete(node, volume["id"]))
         _wait_until_available(node, volume["id"])
-        rows = [_attach(node, volume["id"], *pair, undo) for pair in pairs]
+        rows = _attach(node, volume["id"], hosts, undo)
     return Result({"volume": volume["id"], "attachments": rows}, _text(rows))
 
 
 def attach(node: NodeClient, arguments: argparse.Namespace) -> Result:
-    """Attach another host to a volume; print how it logs in."""
+    """Attach more hosts to a volume, all or none; print how each logs in."""
+    hosts = [_sent(host, arguments.mode) for host in arguments.host]
+    hosts += _hosts(arguments)
+    if not hosts:
+        raise Refused("no host is named: give HOST=INITIATOR, or --hosts-file")
     volume = volume_id(node, arguments.volume)
     with _undone() as undo:
-        row = _attach(node, volume, arguments.host, arguments.mode, undo)
-    return Result(row, _text([row]))
+        rows = _attach(node, volume, hosts, undo)
+    return Result({"volume": volume, "attachments": rows}, _text(rows))
 
 
 def detach(node: NodeClient, arguments: argparse.Namespace) -> Result:
-    """End the access of another host to a volume."""
+    """End the access of hosts to a volume."""
     volume = volume_id(node, arguments.volume)
-    row = attachment_id(hosts_of(node, volume), arguments.host)
-    node.delete(f"/attachments/{row}")
-    answer = {"volume_id": volume, "attachment_id": row}
-    return Result(answer, f"attachment {row} is deleted: its host has no access")
+    lines = hosts_of(node, volume)
+    rows = [attachment_id(lines, host) for host in arguments.host]
+    if arguments.all:
+        rows = [str(line["attachment_id"]) for line in lines if line["attachment_id"]]
+    if not rows:
+        raise Refused("no host is named: give HOST, or --all for a volume with hosts")
+    rows = list(dict.fromkeys(rows))
+    for start in range(0, len(rows), _MOST_HOSTS):
+        _detach(node, volume, rows[start : start + _MOST_HOSTS])
+    said = [f"attachment {row} is deleted: its host has no access" for row in rows]
+    return Result({"volume_id": volume, "attachment_ids": rows}, "\n".join(said))
 
 
 def mode(node: NodeClient, arguments: argparse.Namespace) -> Result:
@@ -218,24 +253,63 @@ def _wait_until_available(node: NodeClient, volume: str) -> None:
         time.sleep(_POLL_SECONDS)
 
 
+def _hosts(arguments: argparse.Namespace) -> list[Fields]:
+    hosts = [_sent(host, "rw") for host in arguments.rw]
+    hosts += [_sent(host, "ro") for host in arguments.ro]
+    return hosts + list(arguments.hosts_file)
+
+
+def _sent(connector: Fields, mode: str | None) -> Fields:
+    return {**connector, "mode": mode} if mode else connector
+
+
 def _attach(
-    node: NodeClient,
-    volume: str,
-    connector: dict[str, str],
-    wanted: str | None,
-    undo: _Undo,
-) -> dict[str, Any]:
-    """Return the attachment of a host, which may log in now."""
-    fields: dict[str, Any] = {"volume_uuid": volume, "connector": connector}
-    if wanted:
-        fields["mode"] = wanted
-    with undo.held():
-        answer = node.post("/attachments", {"attachment": fields})
-        row: dict[str, Any] = answer["attachment"]
-        path = f"/attachments/{row['id']}"
-        undo.step(f"attachment {row['id']}", lambda: node.delete(path))
-    node.post(f"/attachments/{row['id']}/action", {"os-complete": None})
-    return {**row, "status": "attached", "connector": connector}
+    node: NodeClient, volume: str, hosts: Sequence[Fields], undo: _Undo
+) -> list[dict[str, Any]]:
+    """Return the attachments of hosts, which may log in now."""
+    rows = []
+    for part in _parts(hosts):
+        body = {"lunshare:attach": {"key": str(uuid.uuid4()), "hosts": part}}
+        with undo.held():
+            answer = node.post(f"/volumes/{volume}/action", body)["attachments"]
+            ids = [str(row["id"]) for row in answer]
+            undo.step(
+                f"attachment {', '.join(ids)}", partial(_take_back, node, volume, ids)
+            )
+        rows += [
+            {**row, "connector": host} for row, host in zip(answer, part, strict=True)
+        ]
+    return rows
+
+
+def _parts(hosts: Sequence[Fields]) -> Iterator[list[Fields]]:
+    """Yield them in parts that the node takes in one request."""
+    part, size = list[Fields](), 0
+    for host in hosts:
+        length = len(json.dumps(host)) + 2
+        if part and (len(part) == _MOST_HOSTS or size + length > _MOST_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(host)
+        size += length
+    if part:
+        yield part
+
+
+def _detach(node: NodeClient, volume: str, ids: Sequence[str]) -> None:
+    body = {"lunshare:detach": {"attachments": list(ids)}}
+    node.post(f"/volumes/{volume}/action", body)
+
+
+def _take_back(node: NodeClient, volume: str, ids: Sequence[str]) -> None:
+    """Detach them; where one is gone, the others alone."""
+    try:
+        _detach(node, volume, ids)
+    except Refused as error:
+        if error.status != _NOT_FOUND:
+            raise
+        for ident in ids:
+            _patiently(partial(node.delete, f"/attachments/{ident}"))
 
 
 def _text(rows: Sequence[dict[str, Any]]) -> str:
@@ -289,7 +363,7 @@ def _undone() -> Iterator[_Undo]:
             raise
 
 
-def _patiently(take_back: Callable[[], None]) -> None:
+def _patiently(take_back: Callable[[], object]) -> None:
     """Try until the node answers: it may be starting again.
 
     :raises Refused: it refuses, but not because it is gone.
@@ -298,11 +372,12 @@ def _patiently(take_back: Callable[[], None]) -> None:
     until = time.monotonic() + _RESTART_SECONDS
     while True:
         try:
-            return take_back()
+            take_back()
+            return
         except Refused as error:
             if error.status != _NOT_FOUND:
                 raise
-            return None
+            return
         except Unreachable:
             if time.monotonic() > until:
                 raise
@@ -317,3 +392,31 @@ def _connector(text: str) -> dict[str, str]:
             " alpha=iqn.1993-08.org.debian:01:a@192.0.2.7"
         )
     return {key: value for key, value in match.groupdict().items() if value}
+
+
+def _hosts_file(path: str) -> list[Fields]:
+    """Return the hosts of a file, one a line.
+
+    :raises ArgumentTypeError: names the line, or why the file cannot be read.
+    """
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"{path!r} cannot be read: {error}") from None
+    hosts = []
+    for number, line in enumerate(lines, 1):
+        words = line.partition("#")[0].split()
+        try:
+            if words:
+                hosts.append(_host_of_line(*words))
+        except (argparse.ArgumentTypeError, TypeError):
+            raise argparse.ArgumentTypeError(
+                f"line {number} of {path!r} is not HOST=INITIATOR[@IP], and rw or ro"
+            ) from None
+    return hosts
+
+
+def _host_of_line(host: str, mode: str | None = None) -> Fields:
+    if mode not in (None, "rw", "ro"):
+        raise argparse.ArgumentTypeError(mode)
+    return _sent(_connector(host), mode)
