@@ -100,6 +100,31 @@ def test_a_full_apply_ends_reservations_of_older_versions(node: Node) -> None:
     c.write(0, ONE)
 
 
+@pytest.mark.parametrize("left", ["a", "ab"])
+def test_a_registration_that_was_moved_to_a_reader_ends_with_its_access(
+    node: Node, left: str
+) -> None:
+    """REGISTER AND MOVE of a reservation: kernel-reports/pr-register-and-move.md.
+
+    The reader is detached, or may write from then on.
+    """
+    node.reservations = True
+    node.apply(a="rw", b="ro", c="rw")
+    with contextlib.closing(_raw(node, "a")) as raw:
+        assert raw.command(*_pr_out(0, bytes(8) + _KEY + bytes(8))) == "GOOD"
+        assert raw.command(*_pr_out(1, _KEY + bytes(16), 3)) == "GOOD"
+        assert raw.command(*_pr_out(7, _moved(node, "b"))) == "GOOD"
+        registered = node.backstore() / "pr/res_pr_registered_i_pts"
+        assert initiator("b") in registered.read_text()
+        node.apply(**dict.fromkeys(left, "rw"), c="rw")
+        assert initiator("b") not in registered.read_text()
+        node.login("c").write(0, ONE)
+        full_status = bytes([0x5E, 3, 0, 0, 0, 0, 0, 2, 0, 0])
+        assert raw.command(full_status, "R", bytes(512)) == "GOOD"
+    node.driver.remove(node.id)
+    assert not node.backstores()
+
+
 @pytest.mark.parametrize("mode", ["ro", "rw"])
 def test_data_that_belongs_to_no_write_harms_nobody(node: Node, mode: str) -> None:
     """One READ with data stopped the kernel: kernel-reports/read-with-data.md."""

@@ -242,7 +242,7 @@ def grant(acl: str, lun: str, wanted: Connector) -> list[str]:
         changes.append(f"{wanted.initiator} tagged {wanted.attachment_id}")
     live = None if new else mode(acl)
     if live is None:
-        _map(acl, lun)
+        map_lun(acl, lun)
         changes.append(f"LUN mapped to {wanted.initiator}, {wanted.mode}")
     protect = acl + "/lun_0/write_protect"
     if wanted.mode is Mode.RO and live is not Mode.RO:
@@ -363,7 +363,8 @@ def _mapped_lun_names(acl: str) -> set[str]:
     return {os.path.basename(lun) for lun in luns}
 
 
-def _map(acl: str, lun: str) -> None:
+def map_lun(acl: str, lun: str) -> None:
+    """Map a LUN as the host's LUN 0, read-only."""
     create_object(acl + "/lun_0")
     os.symlink(lun, f"{acl}/lun_0/{_LINK}")
 

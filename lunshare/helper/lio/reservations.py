@@ -24,7 +24,9 @@ import re
 import sys
 from collections.abc import Collection, Iterator, Mapping
 
-from lunshare.helper.lio.configfs import ROOT, read, write
+from lunshare.helper.lio import acls
+from lunshare.helper.lio.backstores import Role
+from lunshare.helper.lio.configfs import ROOT, read, read_or_empty, write
 from lunshare.helper.lio.target_tree import Target
 
 LOG = logging.getLogger(__name__)
@@ -41,6 +43,9 @@ _WORD = re.compile(
 )
 # A host that reserves has one mapped LUN, and it maps the writers' LUN.
 _PLACE = {"mapped_lun": "0", "target_lun": "0", "tpgt": "1"}
+
+# The kernel shows one page of registrations, some 30 (6.1): a host may be behind it.
+_SHOWN = 3_500
 
 Entry = Mapping[str, str]
 
@@ -86,12 +91,33 @@ def restore(
 
 
 def void_saved(target: Target, initiator: str) -> None:
-    """Record that a host has lost its LUN: its saved registrations are void."""
+    """Record that a host has lost its LUN: its saved registrations are void.
+
+    Call it for a host without a session, where every login is refused.
+    """
+    end_moved(target, initiator)
     path = _path(target)
     with contextlib.suppress(FileNotFoundError):
         when = os.stat(path).st_mtime_ns
         if any(entry["initiator_node"] == initiator for entry in _entries(path)):
             _note(path, when, initiator)
+
+
+def end_moved(target: Target, initiator: str) -> None:
+    """End the registrations that a writer has moved to a host without a mapped LUN.
+
+    Those of a reader would stay in the writers' device when its ACL is freed
+    (docs/kernel-reports/pr-register-and-move.md). The kernel ends a host's
+    registrations with the device of a mapped LUN that it loses, so it gets that LUN,
+    read-only, and loses it.
+    """
+    acl, writers = target.acl(initiator), target.lun(Role.WRITERS)
+    link = target.backstore_link(Role.WRITERS)
+    shown = read_or_empty(link + "/pr/res_pr_registered_i_pts")
+    may_be_there = initiator in shown or len(shown) > _SHOWN
+    if may_be_there and os.path.isdir(acl):
+        acls.map_lun(acl, writers)
+        acls.unmap(acl)
 
 
 def delete_saved(target: Target) -> None:
