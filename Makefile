@@ -13,7 +13,7 @@ OTHERS := outside,fleet-quick,prometheus,proxies,clients-quick,tempest
 # Many small commits: where the machine has enough memory, their files are there.
 unit api conformance daemon restart: export PYTEST_DEBUG_TEMPROOT = $(shell tests/memory)
 
-.PHONY: help demo check lint unit others api conformance daemon test test-full restart storm storm-seeds system quick openapi fuzz fuzz-hosts handovers fleet-quick fleet-releases fleet cluster prometheus proxies services images thin-1 thin-2 thick-1 thick-2 node-1 node-2 judged tempest tempest-lab local-attach takeover clients clients-quick clients-page test-kernels outside test-loopback bench run sample api-reference states walks clean
+.PHONY: help demo check lint unit others api conformance daemon test test-full restart storm storm-seeds system quick openapi fuzz fuzz-hosts fuzz-kernels handovers fleet-quick fleet-releases fleet cluster prometheus proxies services images thin-1 thin-2 thick-1 thick-2 node-1 node-2 judged tempest tempest-lab local-attach takeover clients clients-quick clients-page test-kernels outside test-loopback bench run sample api-reference states walks clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -60,7 +60,7 @@ system: ## the system tests on a real kernel: in quick guests of the lab, then o
 quick: ## all of them in quick guests of the lab
 	tests/system/run
 
-test-full: test fleet-releases clients tempest-lab local-attach takeover fleet cluster test-kernels fuzz handovers ## hours: everything, every client, every system test on both stock kernels, longer fuzzing and storm
+test-full: test fleet-releases clients tempest-lab local-attach takeover fleet cluster test-kernels fuzz fuzz-kernels handovers ## hours: everything, every client, every system test on both stock kernels, longer fuzzing and storm
 	tests/storm/run --seconds 600
 	tests/openapi/run --seconds 300 --auth noauth
 	tests/openapi/run --seconds 300 --auth http_basic
@@ -93,9 +93,15 @@ fuzz: $(VENV)/.ready ## random frames, verbs and commands against the root helpe
 	$(PYTEST) -q tests/unit/test_border_fuzz.py tests/unit/test_filters_fuzz.py --timeout 3600 --fuzz-examples $(EXAMPLES) $(if $(SEED),--fuzz-seed $(SEED))
 
 COMMANDS ?= 30000
-fuzz-hosts: ## random PDUs of hostile hosts in a quick guest, until the kernel shows a fault; COMMANDS=30000
-	tests/lab/run --kernel uml -- python -m pytest -q -s -p no:cacheprovider tests/system/fuzz_lio.py \
+KERNEL ?= uml
+fuzz-hosts: ## random PDUs of hostile hosts, until the kernel shows a fault; COMMANDS=30000 SEED=404 KERNEL=uml
+	tests/lab/run --kernel $(KERNEL) -- python -m pytest -q -p no:cacheprovider tests/system/fuzz_lio.py \
 		--fuzz-commands $(COMMANDS) $(if $(SEED),--fuzz-seed $(SEED))
+
+fuzz-kernels: ## hours: a million of them on each kernel
+	$(MAKE) fuzz-hosts COMMANDS=1000000 KERNEL=uml
+	$(MAKE) fuzz-hosts COMMANDS=1000000 KERNEL=6.1
+	$(MAKE) fuzz-hosts COMMANDS=1000000 KERNEL=6.12
 
 HANDOVERS ?= 1000
 handovers: $(VENV)/.ready ## handovers under I/O of three hosts in a quick guest, and how long nobody could write; HANDOVERS=1000
@@ -149,7 +155,7 @@ images: ## build the lab's guests into its cache, once; nothing on a machine tha
 
 # The lanes of tests/system/lanes.py, each in a quick guest; tests/system/run.
 thin-1 thin-2 thick-1 thick-2 node-1 node-2:
-	tests/lab/run --kernel uml -- python -m tests.system.suite /build $@
+	tests/lab/run --kernel uml -- python -m tests.system.suite /build $@ $(if $(SEED),--fuzz-seed=$(SEED))
 
 judged: ## the system tests that every run must pass on the stock kernel 6.1; nothing on a machine that is a storage node
 	@[ -S /run/lunshare/helper.sock ] || tests/system/run --kernel 6.1 judged

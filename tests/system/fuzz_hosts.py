@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Hostile hosts that send random PDUs, and the honest host that writes beside them.
+"""Hostile hosts that send random PDUs, and an honest host beside them.
 
 A host obeys what the target needs to execute commands at all: it counts CmdSN, gives
 data that is asked for, answers pings, receives everything, and logs in again when a
@@ -14,32 +14,28 @@ import struct
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from tests.system.fuzz_pdus import IMMEDIATE, NOP, Pdu, Pdus
-from tests.system.hosts import block
-from tests.system.lio_checks import WRITERS_AT
-from tests.system.lio_hosts import CHECK_CONDITION, Refused, Session
+from tests.system.hosts import Traffic, block
 from tests.system.raw_iscsi import RawSession
 
+#: How often each thing was seen, and each kind of thing sent (``Pdu.kinds``).
+Counts = Counter[str | tuple[str, object]]
 _BURST = 16  # LIO's window is 64 commands
-_LOGIN_SECONDS, _SILENCE, _QUIET, _PAUSE = 0.5, 0.5, 0.05, 0.02
+_LOGIN_SECONDS, _SILENCE, _QUIET = 0.5, 0.5, 0.05
 _DATA_IN, _R2T, _REJECT, _NOP_IN, _ASYNC, _LOGOUT = 0x25, 0x31, 0x3F, 0x20, 0x32, 0x26
 _LOGIN_RESPONSE = 0x23
 _NAMES = {0x22: "task answered", 0x24: "text answered", _NOP_IN: "NOP answered"}
 STATUS = {0: "GOOD", 2: "CHECK CONDITION"}
-_ATTENTION, _TASK_ABORTED = 6, 0x40
 
 
 class Attacker(RawSession):
     """A session of a host that sends bursts of PDUs."""
 
-    def __init__(
-        self, counts: Counter[str], initiator: str, iqn: str, portal: str
-    ) -> None:
-        self._counts, self._place = counts, (initiator, iqn, portal)
+    def __init__(self, counts: Counts, initiator: str, iqn: str, portal: str) -> None:
+        self._counts, self._names = counts, (initiator, iqn)
         self._open: dict[bytes, Pdu] = {}
-        super().__init__(*self._place)
+        super().__init__(initiator, iqn, portal)
         counts["logins"] += 1
 
     def attack(self, pdus: Pdus) -> None:
@@ -47,9 +43,7 @@ class Attacker(RawSession):
 
         :raises OSError: the connection has ended, or nothing came for _SILENCE seconds.
         """
-        made = pdus.burst(_BURST)
-        sent = [(self._post(pdu), pdu.answered) for pdu in made]
-        self._counts["sent"] += len(sent)
+        sent = [(self._attack(pdu), pdu.answered) for pdu in pdus.burst(_BURST)]
         wanted = {tag for tag, answered in sent if answered}
         ping = self._post(Pdu(NOP))
         self._socket.settimeout(_SILENCE)
@@ -62,6 +56,11 @@ class Attacker(RawSession):
                 return  # task management has stopped the others
             if ping not in self._open:
                 self._socket.settimeout(_QUIET)
+
+    def _attack(self, pdu: Pdu) -> bytes:
+        self._counts["sent"] += 1
+        self._counts.update(pdu.kinds())
+        return self._post(pdu)
 
     def _post(self, pdu: Pdu) -> bytes:
         self._tag += 1
@@ -111,15 +110,13 @@ class Newcomer(Attacker):
         :raises OSError: always; each login has a connection of its own.
         """
         self._socket.settimeout(_LOGIN_SECONDS)
-        made = pdus.logins(*self._place[:2])
-        self._counts["sent"] += len(made)
-        if any(self._enters(pdu) for pdu in made):
+        if any(self._enters(pdu) for pdu in pdus.logins(*self._names)):
             self._counts["entered"] += 1
             super().attack(pdus)
         raise ConnectionError("these logins are sent")
 
     def _enters(self, pdu: Pdu) -> bool:
-        self._post(pdu)
+        self._attack(pdu)
         header, _ = self._receive()
         told = header[0] == _LOGIN_RESPONSE
         self._counts[f"login {told and header[36]}"] += 1
@@ -128,17 +125,17 @@ class Newcomer(Attacker):
 
 def attack(
     kind: type[Attacker],
-    place: tuple[str, ...],
+    place: tuple[str, str, str],
     pdus: Pdus,
     wanted: int,
-    stopped: Callable[[], bool],
-) -> Counter[str]:
-    """Send so many PDUs, unless ``stopped``, in sessions one after the other."""
-    counts: Counter[str] = Counter()
-    while counts["sent"] < wanted and not stopped():
+    ended: Callable[[], bool],
+) -> Counts:
+    """Send so many PDUs, unless ``ended``, in sessions one after the other."""
+    counts: Counts = Counter()
+    while counts["sent"] < wanted and not ended():
         try:
             with contextlib.closing(kind(counts, *place)) as session:
-                while counts["sent"] < wanted and not stopped():
+                while counts["sent"] < wanted and not ended():
                     session.attack(pdus)
         except OSError as error:
             late = isinstance(error, TimeoutError)
@@ -146,33 +143,26 @@ def attack(
     return counts
 
 
-@dataclass
-class Writing:
-    """What an honest host has seen; resets are UNIT ATTENTION and TASK ABORTED."""
+class Honest(Traffic):
+    """It writes a block if it may, and reads it, until a command fails.
 
-    rounds: int = 0
-    slowest: float = 0.0
-    resets: int = 0
-    error: str = ""
+    ``disturbed``: how often it has read another block than it has written.
+    """
 
+    disturbed, slowest = 0, 0.0
 
-def write(place: tuple[str, str, str], stopped: Callable[[float], bool]) -> Writing:
-    """Write a block and read it, until ``stopped`` or an error; in one session."""
-    seen = Writing()
-    with contextlib.closing(Session(*place)) as host:
-        while not stopped(_PAUSE) and not seen.error:
-            began = time.monotonic()
-            try:
-                host.write(WRITERS_AT, block(f"round {seen.rounds}"))
-                host.read(WRITERS_AT)
-                seen.rounds += 1
-            except Refused as refused:
-                attention = (refused.status, refused.key) == (
-                    CHECK_CONDITION,
-                    _ATTENTION,
-                )
-                reset = attention or refused.status == _TASK_ABORTED
-                seen.resets += reset
-                seen.error = "" if reset else str(refused)
-            seen.slowest = max(seen.slowest, time.monotonic() - began)
-    return seen
+    def _round(self) -> None:
+        began, data = time.monotonic(), block(f"round {self._rounds}")
+        if writes := self._mode == "rw":
+            self._session.write(self._at, data)
+        self.disturbed += self._session.read(self._at) != data and writes
+        self.slowest = max(self.slowest, time.monotonic() - began)
+
+    def __str__(self) -> str:
+        times = f"{self._rounds} rounds, slowest {self.slowest:.2f} s"
+        return f"{self._mode}: {times}, disturbed {self.disturbed}, {self.error}"
+
+    @property
+    def error(self) -> str:
+        """What has stopped it."""
+        return f"stopped by {self._error}" if self._error else ""

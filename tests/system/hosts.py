@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from lunshare.drivers.values import Auth
 from tests.stands.waiting import until
@@ -119,7 +119,7 @@ class Traffic:
         assert not self._thread.is_alive()
         assert self._error is None, self._error
 
-    def __enter__(self) -> Traffic:
+    def __enter__(self) -> Self:
         self.wait_for_progress()
         return self
 

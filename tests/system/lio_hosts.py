@@ -101,10 +101,13 @@ class LoginRefused(Exception):
 
 
 class Refused(Exception):
-    """A command ended with CHECK CONDITION, or was not answered."""
+    """A command ended with CHECK CONDITION, or was not answered.
 
-    def __init__(self, status: int, key: int, ascq: int) -> None:
-        super().__init__(f"status {status:#x} sense {key:#x}/{ascq:#06x}")
+    ``words`` are libiscsi's for its last error.
+    """
+
+    def __init__(self, status: int, key: int, ascq: int, words: str = "") -> None:
+        super().__init__(f"status {status:#x} sense {key:#x}/{ascq:#06x} {words}")
         self.status, self.key, self.ascq = status, key, ascq
 
 
@@ -199,7 +202,8 @@ class Session:
         )
         self._lib.scsi_free_scsi_task(task)
         if status != GOOD:
-            raise Refused(status, *sense)
+            words = self._lib.iscsi_get_error(self._context).decode(errors="replace")
+            raise Refused(status, *sense, words)
         return answer
 
 
