@@ -60,7 +60,7 @@ def start() -> None:
         done = subprocess.run(["systemctl", "start", *units], check=False)
         if done.returncode:
             raise Broken("lunshared.service does not start: journalctl -u lunshared")
-    until("lunshared to be ready", _ready, 60)
+    until("lunshared to be ready", ready, 60)
 
 
 def until(what: str, ready: Callable[[], bool], seconds: float = 30) -> None:
@@ -92,7 +92,8 @@ def _answers() -> bool:
     return True
 
 
-def _ready() -> bool:
+def ready() -> bool:
+    """Whether the daemon and all backends work."""
     try:
         return bool(call("GET", "/readyz")["ready"])
     except Refused:

@@ -110,6 +110,7 @@ class Pulse:
     def __init__(self, host: Host, writes: bool) -> None:
         self.host, self._count, self._longest = host, 0, 0.0
         self.error: Exception | None = None
+        self.sent = self.acknowledged = b""  # the latest writes
         self._session, self._writes = host.live(), writes
         self._stop, self._lock = threading.Event(), threading.Lock()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -131,6 +132,10 @@ class Pulse:
             self._count, self._longest = 0, 0.0
         return done
 
+    def landed(self, reader: Host) -> bool:
+        """Whether its latest acknowledged write is on the disk, and no older one."""
+        return reader.live().read(_AREA) in (self.acknowledged, self.sent)
+
     def _run(self) -> None:
         while not self._stop.is_set():
             start = time.monotonic()
@@ -145,9 +150,9 @@ class Pulse:
 
     def _once(self) -> None:
         if self._writes:
-            data = os.urandom(BLOCK)
-            self._session.write(_AREA, data)
-            if self._session.read(_AREA) != data:
-                raise OSError("it read back other bytes than it wrote")
-        else:
-            self._session.read(_AREA)
+            self.sent = os.urandom(BLOCK)
+            self._session.write(_AREA, self.sent)
+            self.acknowledged = self.sent
+        data = self._session.read(_AREA)
+        if self._writes and data != self.sent:
+            raise OSError("it read back other bytes than it wrote")

@@ -9,13 +9,17 @@ code 1.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import sys
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
-from tests.demo import api, table
+from tests.demo import api, killed, table
 from tests.demo.api import Broken
 from tests.demo.hosts import FORBIDDEN, SHARED, Host, Pulse, status
 from tests.system.lio_hosts import DATA_PROTECT, LoginRefused, Refused
@@ -42,6 +46,8 @@ class Story:
         self.refuse_write()
         self.refuse_other_hosts()
         self.detach()
+        self.kill()
+        self.hand_over()
         self.show()
 
     def daemon(self) -> None:
@@ -68,13 +74,8 @@ class Story:
     def attach(self) -> None:
         """Three hosts, each with its own mode and secret."""
         for host, mode in zip(self.hosts, ("rw", "ro", "ro"), strict=True):
-            asked = {"volume_uuid": self.volume, "mode": mode}
-            body = {"attachment": {**asked, "connector": host.connector}}
-            created = api.call("POST", "/v3/attachments", body)["attachment"]
-            host.attachment, host.mode = created["id"], mode
-            host.info = created["connection_info"]
-            complete = f"/v3/attachments/{host.attachment}/action"
-            api.call("POST", complete, {"os-complete": None})
+            host.mode = mode
+            self._attach(host)
         check(self._volume()["status"] == "in-use", "the volume is not in-use")
         say("POST /v3/attachments, three times: alpha rw, beta ro, gamma ro")
 
@@ -99,15 +100,7 @@ class Story:
 
     def refuse_write(self) -> None:
         """The target refuses, whatever the host's own kernel allows."""
-        try:
-            self.beta.live().write(0, bytes(512))
-        except Refused as refused:
-            key, code = refused.key, refused.ascq
-        else:
-            raise Broken("beta is attached read-only, and its write was accepted")
-        sense = f"{key:02x}h/{code >> 8:02x}h/{code & 255:02x}h"
-        expected = (key, code) == (DATA_PROTECT, _WRITE_PROTECTED)
-        check(expected, f"beta's write got sense {sense}, not 07h/27h/00h")
+        sense = refused_write(self.beta)
         check(self.alpha.read() == self.shared, "beta's refused write left a trace")
         say(
             f"beta sends a WRITE nevertheless: refused by the target, sense {sense}",
@@ -125,23 +118,72 @@ class Story:
 
     def detach(self) -> None:
         """One host is detached; the others are not disturbed."""
-        pulses = Pulse(self.alpha, writes=True), Pulse(self.beta, writes=False)
-        before = measure(pulses)
-        start = time.monotonic()
-        api.call("DELETE", f"/v3/attachments/{self.gamma.attachment}")
-        took = time.monotonic() - start
-        during = measure(pulses)
-        for pulse in pulses:
-            pulse.stop()
+        with self._traffic() as traffic:
+            start = time.monotonic()
+            api.call("DELETE", f"/v3/attachments/{self.gamma.attachment}")
+            took = time.monotonic() - start
         say(
             f"gamma is detached, in {took * 1000:.0f} ms, while alpha writes and beta"
             " reads without a pause:",
-            f"not one error; slowest of {before[0]} I/Os before {before[1]:.0f} ms,"
-            f" of {during[0]} meanwhile {during[1]:.0f} ms",
+            f"not one error; {traffic}",
         )
         check(not self.gamma.live().alive, "gamma's session still exists")
         why = self._refused(self.gamma, self.gamma.info)
         print(f"    gamma's session has ended; it tries to log in: refused, {why}")
+        self.gamma.leave()
+
+    def kill(self) -> None:
+        """Both programs of the node die in the middle of an attach."""
+        with self._traffic() as traffic:
+            seconds = killed.in_the_middle(self._attach_gamma, self.volume)
+        found = self._kernel(self.gamma)
+        check(found == "no ACL", f"the kernel has {found} for gamma, nobody was told")
+        rows = api.call("GET", f"/v3/attachments?volume_id={self.volume}")
+        count = len(rows["attachments"])
+        check(count == 2, f"after the kill the volume has {count} attachments")
+        say(
+            "kill -9 of lunshared and of its root helper in the middle of an attach of"
+            " gamma,",
+            "while alpha writes and beta reads without a pause:",
+            f"not one error; {traffic}",
+            f"both are back after {seconds:.1f} s; the attach without an answer is"
+            " undone: no ACL",
+        )
+        self._attach_gamma()
+        check(self.gamma.read() == self.shared, "gamma read other bytes")
+        print("    gamma's client repeats it: attached ro, logged in, reads the bytes")
+
+    def hand_over(self) -> None:
+        """The right to write goes to beta; the answer is the proof."""
+        pulse = Pulse(self.alpha, writes=True)
+        api.until("alpha's writes", pulse.past(20))
+        asked = {"from": self.alpha.attachment, "to": self.beta.attachment}
+        body = {"lunshare:handover": asked}
+        proof = api.call("POST", f"/v3/volumes/{self.volume}/action", body)
+        pulse.stop()
+        steps = proof["handover"]
+        check(steps["status"] == "done", f"the handover is {steps['status']}")
+        fenced, promoted = (
+            later(steps["started_at"], steps[f"{step}_at"])
+            for step in ("fenced", "promoted")
+        )
+        say(
+            "lunshare:handover from alpha, which writes without a pause, to beta:",
+            f"after {fenced} ms the writes of alpha have landed, and no other one can;",
+            f"after {promoted} ms beta may write; fencing generation"
+            f" {proof['fencing_generation']}",
+        )
+        for host in (self.alpha, self.beta):
+            host.leave()
+        sense = refused_write(self.alpha)
+        check(pulse.landed(self.gamma), "an acknowledged write of alpha is lost")
+        self.shared = os.urandom(SHARED)
+        self.beta.write(self.shared)
+        check(self.alpha.read() == self.shared, "alpha read other bytes than beta's")
+        print(
+            "    alpha's last acknowledged write is there; its next one: refused,"
+            f" {sense}\n    beta writes, and alpha reads {sha(self.shared)}"
+        )
 
     def show(self) -> None:
         """Show the volume and its hosts."""
@@ -166,12 +208,35 @@ class Story:
         if self.type:
             api.call("DELETE", f"/v3/types/{self.type}")
 
+    def _attach_gamma(self) -> None:
+        self._attach(self.gamma)
+
+    def _attach(self, host: Host) -> None:
+        asked = {"volume_uuid": self.volume, "mode": host.mode}
+        body = {"attachment": {**asked, "connector": host.connector}}
+        created = api.call("POST", "/v3/attachments", body)["attachment"]
+        host.attachment, host.info = created["id"], created["connection_info"]
+        complete = f"/v3/attachments/{host.attachment}/action"
+        api.call("POST", complete, {"os-complete": None})
+
+    @contextlib.contextmanager
+    def _traffic(self) -> Iterator[Traffic]:
+        """alpha writes and beta reads during the block, without an error."""
+        pulses = Pulse(self.alpha, writes=True), Pulse(self.beta, writes=False)
+        try:
+            traffic = Traffic(measure(pulses))
+            yield traffic
+            traffic.during = measure(pulses)
+        finally:
+            for pulse in pulses:
+                pulse.stop()
+
     def _volume(self) -> dict[str, Any]:
         found: dict[str, Any] = api.call("GET", f"/v3/volumes/{self.volume}")["volume"]
         return found
 
     def _line(self, host: Host) -> list[str]:
-        found = table.kernel(host.info["target_iqn"], host.initiator)
+        found = self._kernel(host)
         where = f"/v3/attachments/{host.attachment}"
         if api.gone(where):
             check(found == "no ACL", f"the kernel still has {found} for {host.name}")
@@ -182,6 +247,9 @@ class Story:
         check(found.startswith(wanted), f"the kernel has {found} for {host.name}")
         return [host.name, shown["attach_mode"], shown["status"], found]
 
+    def _kernel(self, host: Host) -> str:
+        return table.kernel(host.info["target_iqn"], host.initiator)
+
     def _refused(self, host: Host, info: dict[str, Any]) -> str:
         try:
             host.log_in(info).logout()
@@ -190,6 +258,41 @@ class Story:
             check(why == FORBIDDEN, f"{host.name}'s login failed: {refused}")
             return f"status {why:#06x}"
         raise Broken(f"{host.name} has no attachment, and could log in")
+
+
+@dataclass
+class Traffic:
+    """I/O of several hosts: its number and the slowest in ms, before and during."""
+
+    before: tuple[int, float]
+    during: tuple[int, float] = (0, 0.0)
+
+    def __str__(self) -> str:
+        (before, usual), (during, slowest) = self.before, self.during
+        return (
+            f"slowest of {before} I/Os before {usual:.0f} ms, of {during} meanwhile"
+            f" {slowest:.0f} ms"
+        )
+
+
+def refused_write(host: Host) -> str:
+    """Send a write that the target has to refuse; returns the sense."""
+    try:
+        host.live().write(0, bytes(512))
+    except Refused as refused:
+        key, code = refused.key, refused.ascq
+    else:
+        raise Broken(f"{host.name} is attached read-only, and its write was accepted")
+    sense = f"{key:02x}h/{code >> 8:02x}h/{code & 255:02x}h"
+    expected = (key, code) == (DATA_PROTECT, _WRITE_PROTECTED)
+    check(expected, f"{host.name}'s write got sense {sense}, not 07h/27h/00h")
+    return sense
+
+
+def later(start: str, end: str) -> int:
+    """Milliseconds between two times of the API."""
+    between = datetime.fromisoformat(end) - datetime.fromisoformat(start)
+    return round(between / timedelta(milliseconds=1))
 
 
 def pool_line(able: dict[str, Any]) -> str:
