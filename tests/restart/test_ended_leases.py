@@ -92,6 +92,27 @@ def test_a_boot_ends_every_lease_before_anything_is_opened(
     node.close()
 
 
+def test_what_has_ended_is_closed_before_other_volumes(tmp_path: Path) -> None:
+    volume, row = leave(tmp_path)
+    first = Node(tmp_path).start()
+    volumes = [first.shared_volume() for _ in range(3)]
+    rows = {each.id: attach(first, each, "alpha") for each in volumes}
+    rows[volume.id] = row
+    last = max(rows)
+    first.services.mode_changes.change(CTX, rows[last].id, RW, lease=NewLease(3600))
+    with first.assembly.database.writing() as connection:
+        for each in rows.values():
+            attachments.set_values(connection, each.id, lease_ends=None)
+        attachments.set_values(connection, rows[last].id, lease_ends=0.0)
+    first.close()
+    exports = fake_storage.storage("fake").exports
+    exports.clear()
+    node = Node(tmp_path).start()
+    assert next(iter(exports)) == last
+    assert node.live(last)[ALPHA] == RO
+    node.close()
+
+
 def test_a_renewal_does_not_revive_one_of_another_boot(tmp_path: Path) -> None:
     """Also before the start has come to it."""
     lease = {"ttl": 3600, "then": None, "boot": "another"}

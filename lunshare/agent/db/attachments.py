@@ -383,7 +383,8 @@ def portal_hosts(connection: sa.Connection, backend: str) -> list[PortalHost]:
 def volumes_to_reconcile(connection: sa.Connection) -> list[str]:
     """Return the ids of volumes to which a host has or may have access.
 
-    And those with an attachment that has no access any more and is not deleted yet.
+    First those of which one loses its access, or its writing. And those with an
+    attachment that has no access any more and is not deleted yet.
     """
     access = sa.or_(_A.initiator.is_not(None), _A.former_initiator.is_not(None))
     ends = _A.attach_status.in_(ENDING)
@@ -396,8 +397,8 @@ def volumes_to_reconcile(connection: sa.Connection) -> list[str]:
             _A.attach_status.in_(POSSIBLE),
             sa.or_(access, ends, sa.and_(failed, unknown)),
         )
-        .distinct()
-        .order_by(_A.volume_id)
+        .group_by(_A.volume_id)
+        .order_by(sa.func.max(_A.former_initiator.is_not(None)).desc(), _A.volume_id)
     )
     return list(connection.execute(query).scalars())
 

@@ -130,12 +130,13 @@ class Reconciler:
     def _volumes_to_apply(self, result: ReconcileResult) -> list[str]:
         """Return the volumes that have hosts in the database, or a live export."""
         with self._db.reading() as connection:
-            ids = set(attachments.volumes_to_reconcile(connection))
+            ids = attachments.volumes_to_reconcile(connection)
         listing = inventory.read(self._db, self._backends)
         result.unknown += [*map(str, listing.orphans), *sorted(listing.remains)]
         result.failed += [*listing.failed, *listing.missing]
         orphaned = {orphan.id for orphan in listing.orphans if orphan.kind == "export"}
-        return sorted((ids | listing.exported) - orphaned)
+        work = dict.fromkeys([*ids, *sorted(listing.exported)])
+        return [volume_id for volume_id in work if volume_id not in orphaned]
 
     def _apply(self, volume_id: str, result: ReconcileResult) -> None:
         def apply() -> None:
