@@ -17,7 +17,7 @@ from oslo_log import log
 from lunshare.agent import boot_clock
 from lunshare.agent.db import attachments, lease_ends, volumes, write_fences
 from lunshare.agent.db.sqlite.engine import Connection, Database
-from lunshare.agent.model.errors import Busy, Conflict
+from lunshare.agent.model.errors import Busy, Conflict, DatabaseFailed
 from lunshare.agent.model.lease_records import NEXT, NewLease
 from lunshare.agent.model.records import Attachment, Mode, RequestContext, Volume
 from lunshare.agent.model.states import WANTED, VolumeStatus
@@ -80,7 +80,14 @@ class Leases:
             return with_secrets(mode_change.lend(connection, row, new))
 
     def end_due(self) -> None:
-        """Let a job end each lease whose time is over. A timer calls it."""
+        """Let a job end each lease whose time is over. A timer calls it.
+
+        While the database does not answer, nothing can be ended; its probe says so.
+        """
+        with suppress(DatabaseFailed):
+            self._end_due()
+
+    def _end_due(self) -> None:
         with self._db.reading() as connection:
             due = {
                 row.id: volumes.require_row(connection, row.volume_id).backend
