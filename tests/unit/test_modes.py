@@ -17,6 +17,7 @@ from lunshare.agent.service.attachments import wanted_state
 AGENT = Path(__file__).resolve().parents[2] / "lunshare" / "agent"
 DECIDING = {
     "service/attachments/handover.py",  # who follows may write
+    "service/attachments/leases.py",  # and who is next
     "service/attachments/wanted_state.py",
     "service/attachments/writers_policy.py",
 }

@@ -18,7 +18,7 @@ from oslo_log import log
 from lunshare.agent.backends import Backends, translated
 from lunshare.agent.db import attachments, host_fences, types, volumes, write_fences
 from lunshare.agent.db.sqlite.engine import Connection, Database, now
-from lunshare.agent.model.errors import AgentError, BackendFailed
+from lunshare.agent.model.errors import AgentError, BackendFailed, Conflict
 from lunshare.agent.model.records import (
     RESERVATIONS,
     YES,
@@ -27,7 +27,7 @@ from lunshare.agent.model.records import (
     Mode,
     Volume,
 )
-from lunshare.agent.model.states import AttachStatus
+from lunshare.agent.model.states import AttachStatus, VolumeStatus
 from lunshare.agent.service.attachments import (
     connectors,
     refusals,
@@ -436,6 +436,18 @@ def check_writers(connection: Connection, volume: Volume) -> None:
 def _unfenced_writers(connection: Connection, volume_id: str) -> list[Attachment]:
     rows = attachments.writers(connection, volume_id)
     return [row for row in rows if not row.is_fenced]
+
+
+def available_volume(connection: Connection, row: Attachment) -> Volume:
+    """Return the volume of an attachment.
+
+    :raises NotFound: the volume.
+    :raises Conflict: an operation works on it, or its status is an error.
+    """
+    volume = volumes.require_row(connection, row.volume_id)
+    if volume.own_status is not VolumeStatus.AVAILABLE:
+        raise Conflict(f"volume {volume.id} is {volume.status}; it must be available")
+    return volume
 
 
 def check_not_fenced(

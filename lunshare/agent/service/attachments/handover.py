@@ -23,9 +23,8 @@ from lunshare.agent.model.errors import AgentError, BackendFailed, Conflict
 from lunshare.agent.model.records import Attachment, Mode, RequestContext, Volume
 from lunshare.agent.model.states import ENDING, AttachStatus, HandoverStatus
 from lunshare.agent.service.attachments import refusals
-from lunshare.agent.service.attachments.access import Access
+from lunshare.agent.service.attachments.access import Access, available_volume
 from lunshare.agent.service.attachments.mode_change import ModeChanges
-from lunshare.agent.service.attachments.service import available_volume
 from lunshare.agent.service.instance_gate import Check, InstanceGate
 from lunshare.agent.volume_locks import VolumeLocks
 

@@ -56,7 +56,7 @@ def state(row: Attachment) -> LeaseState | None:
 
 
 def _is_running(row: Attachment) -> bool:
-    may_write = row.mode is Mode.RW and row.status in WANTED
+    may_write = row.mode is not Mode.RO and row.status in WANTED
     return row.lease_ends is not None and may_write and not is_due(row)
 
 

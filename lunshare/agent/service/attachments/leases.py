@@ -216,7 +216,7 @@ def _of_same(connection: Connection, row: Attachment) -> Rows:
     if row.initiator is None:
         return [row]
     rows = attachments.of_initiator(connection, row.volume_id, row.initiator)
-    return [same for same in rows if same.mode is Mode.RW or same.id == row.id]
+    return [same for same in rows if same.mode is not Mode.RO or same.id == row.id]
 
 
 def _lower(connection: Connection, row: Attachment) -> Attachment:

@@ -26,12 +26,12 @@ from lunshare.agent.service.attachments import lease_terms, refusals, wanted_sta
 from lunshare.agent.service.attachments.access import (
     Access,
     allowed_mode,
+    available_volume,
     check_not_fenced,
     lowered_mode,
     read_policy,
 )
 from lunshare.agent.service.attachments.connectors import with_secrets
-from lunshare.agent.service.attachments.service import available_volume
 from lunshare.agent.service.jobs.job_runner import JobRunner
 from lunshare.agent.volume_locks import VolumeLocks
 

@@ -19,7 +19,7 @@ from oslo_log import log
 
 from lunshare.agent.db import attachments, volumes
 from lunshare.agent.db.sqlite.engine import Connection, Database, now
-from lunshare.agent.model.errors import AgentError, Conflict
+from lunshare.agent.model.errors import AgentError
 from lunshare.agent.model.records import (
     Attachment,
     HostConnector,
@@ -29,7 +29,7 @@ from lunshare.agent.model.records import (
     RequestContext,
     Volume,
 )
-from lunshare.agent.model.states import WANTED, AttachStatus, VolumeStatus
+from lunshare.agent.model.states import WANTED, AttachStatus
 from lunshare.agent.service.attachments import (
     connectors,
     plain_volumes,
@@ -40,6 +40,7 @@ from lunshare.agent.service.attachments.access import (
     Access,
     ModeDecision,
     allowed_mode,
+    available_volume,
     check_not_fenced,
     read_wanted,
 )
@@ -473,15 +474,3 @@ def _check_completion(connection: Connection, attachment_id: str) -> None:
     if row.initiator is None and row.mode is not None:
         volume = volumes.require_row(connection, row.volume_id)
         allowed_mode(connection, volume, row, row.mode, asked=True)
-
-
-def available_volume(connection: Connection, row: Attachment) -> Volume:
-    """Return the volume of an attachment.
-
-    :raises NotFound: the volume.
-    :raises Conflict: an operation works on it, or its status is an error.
-    """
-    volume = volumes.require_row(connection, row.volume_id)
-    if volume.own_status is not VolumeStatus.AVAILABLE:
-        raise Conflict(f"volume {volume.id} is {volume.status}; it must be available")
-    return volume
