@@ -54,7 +54,7 @@ def update(call: Call) -> Answer:
     """PUT /attachments/{id}: open the access of a host, or change its mode"""
     fields = schemas.ATTACHMENT_UPDATE.read(call)["attachment"]
     mode = wanted_state.parse_mode(fields.get("mode"), "attachment.mode")
-    if mode is Mode.RW and "fence" in fields:
+    if mode is not Mode.RO and "fence" in fields:
         raise Invalid("attachment.fence is for the mode ro: leave it out.")
     if mode is not None:
         return _change_mode(call, mode, fields)
