@@ -25,6 +25,7 @@ _PARTS = (
     ("verbs", "Beside LVM's own commands: the lab's guest"),
     ("lab-copies", "Copies beside dd: the lab's guest"),
     ("quick-lab", "Attaching on a real kernel: the quick guest"),
+    ("quick-batch", "A thousand hosts on one LUN: the quick guest"),
     ("quick-lvm", "Knowing how full LVM is: the quick guest"),
     ("quick-verbs", "Beside LVM's own commands: the quick guest"),
     ("quick-copies", "Copies beside dd: the quick guest"),

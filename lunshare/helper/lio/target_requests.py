@@ -49,7 +49,8 @@ class Apply:
 
     def __post_init__(self) -> None:
         self.concerned = self.export.connectors
-        if (only := self.only) is not None:
+        if self.only is not None:
+            only = frozenset(self.only)
             self.concerned = tuple(
                 [
                     connector
