@@ -89,7 +89,7 @@ def command_line() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="lunshare",
         description="Share volumes of a lunshare node among hosts, show its state, hand"
-        " write access over, fence hosts, recover and delete orphans, and connect this"
+        " write\naccess over, fence hosts, recover and delete orphans, and connect this"
         " host.",
         epilog=help_text.of_all_commands(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
