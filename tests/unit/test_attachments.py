@@ -175,7 +175,7 @@ def test_the_same_connector_again_changes_nothing(node: Node) -> None:
     again = node.services.attachments.connect(CTX, row.id, host_connector("a"))
     assert again.connection_info == row.connection_info
     assert again.status is AttachStatus.ATTACHED
-    assert passed == []
+    assert {"apply.closed", "apply.created", "apply.opened"}.isdisjoint(passed)
     assert session.alive
 
 

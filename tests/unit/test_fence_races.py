@@ -5,13 +5,15 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
 import pytest
 
 from lunshare.agent.model.errors import AgentError, BackendFailed
-from lunshare.agent.model.records import Volume
+from lunshare.agent.model.records import Attachment, Volume
+from lunshare.agent.service.attachments.handover import NewHandover
 from tests.stands.node import CTX, Node, attach, host_connector
 from tests.stands.waiting import until
 from tests.unit.test_fencing import (
@@ -71,6 +73,32 @@ def test_a_fence_that_is_ended_and_begun_again_meanwhile_is_not_proven_by_the_fi
     until(lambda: not node.assembly.jobs.in_progress(), "all jobs")
     assert (wrong, applies[0] > 2) == ([], True)
     assert ALPHA not in node.live(volume.id)
+
+
+def _connect_again(node: Node, volume: Volume, row: Attachment) -> None:
+    node.services.attachments.connect(CTX, row.id, host_connector("alpha"))
+
+
+def _promote(node: Node, volume: Volume, row: Attachment) -> None:
+    node.services.mode_changes.change(CTX, row.id, RW)
+
+
+def _hand_over(node: Node, volume: Volume, row: Attachment) -> None:
+    attach(node, volume, "gamma", "rw")
+    node.services.handovers.hand_over(CTX, NewHandover(volume.id, row.id))
+
+
+@pytest.mark.parametrize("work", [_connect_again, _promote, _hand_over])
+def test_a_host_that_is_answered_after_its_fence_has_its_access(
+    node: Node, volume: Volume, work: Callable[[Node, Volume, Attachment], None]
+) -> None:
+    """The row says rw, and the target has not followed it yet."""
+    fence(node)
+    with node.target().failures.fail("apply.before", HANGS):
+        assert unfence(node).status == "pending"
+    assert ALPHA not in node.live(volume.id)
+    work(node, volume, of(node, volume, "alpha"))
+    assert node.live(volume.id)[ALPHA] == RW
 
 
 def test_no_attach_beside_a_fence_outlives_it(node: Node, volume: Volume) -> None:

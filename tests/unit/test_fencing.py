@@ -359,6 +359,17 @@ def test_an_unfence_that_fails_is_repeated(node: Node, volume: Volume) -> None:
     with node.target().failures.fail("apply.created", TargetFailed("v", "a test")):
         opened = unfence(node)
     assert (opened.status, "a test" in opened.volumes[0].reason) == ("pending", True)
+    assert node.live(volume.id)[ALPHA] == RO
+    assert unfence(node).status == "unfenced"
+    assert node.live(volume.id) == {ALPHA: RW, BETA: RW}
+
+
+def test_an_unfence_that_fails_is_finished_by_a_reconcile(
+    node: Node, volume: Volume
+) -> None:
+    fence(node)
+    with node.target().failures.fail("apply.created", TargetFailed("v", "a test")):
+        assert unfence(node).status == "pending"
     node.assembly.reconcile.run()
     assert node.live(volume.id) == {ALPHA: RW, BETA: RW}
 

@@ -146,7 +146,8 @@ class Fences:
         """
         host = host_name(host, "host")
         with self._db.writing() as connection:
-            names = _names(host_fences.of_host(connection, host))
+            # With its own: an unfence that has failed is repeated by this.
+            names = {host, *_names(host_fences.of_host(connection, host))}
             host_fences.remove(connection, host)
             rows = self._write_taken(connection, names)
         jobs = self._settle(rows, seconds)
@@ -160,7 +161,7 @@ class Fences:
                 for row in _of_names(connection, names)
             ]
         LOG.warning("[%s] host unfenced: volumes=%d", host, len(shown))
-        return HostFence(host, None, None, sorted({*names} - {host}), shown)
+        return HostFence(host, None, None, sorted(names - {host}), shown)
 
     def settle(self, attachment_id: str) -> None:
         """Make the access of an attachment what its row says. A job runs it.

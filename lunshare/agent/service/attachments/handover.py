@@ -196,7 +196,9 @@ class Handovers:
         if promoted is None:
             return
         volume, row, had = promoted
-        if not (is_new and had is Mode.RW):
+        if is_new and had is Mode.RW:  # after a fence it may not be open yet
+            self._access.apply(volume, row.initiator)
+        else:
             self._changes.open(
                 volume, row, lambda c, error: _end(c, volume_id, state, error)
             )

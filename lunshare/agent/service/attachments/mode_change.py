@@ -162,6 +162,8 @@ class ModeChanges:
                 row = lend(connection, row, lease)
         if is_new:
             self.open(volume, row)
+        else:  # after a fence it may not be open yet
+            self._access.apply(volume, row.initiator)
         return row
 
     def _check_lease(

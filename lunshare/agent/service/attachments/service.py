@@ -379,23 +379,27 @@ class Attachments:
         """Store what else the initiator of an open row sent, and where it is now.
 
         ``named``: other columns that this request sets. The caller has the volume's
-        lock; the target is not touched, except for the host's address. Can be repeated.
+        lock. What the row asks for is applied: after a fence it may not be open yet.
+        Can be repeated.
 
         :raises Conflict: the host is fenced.
-        :raises BackendFailed: the host is not admitted at its address yet.
+        :raises BackendFailed: the host is not admitted at its address, or let in, yet.
         """
-        values: dict[str, Any] = {**named, "connector": connector.sent}
-        if row.connection_info is not None:
-            multipath = bool(connector.sent.get("enforce_multipath", False))
-            info = {**row.connection_info, "enforce_multipath": multipath}
-            values["connection_info"] = info
-        refreshed = replace(row, **values)
-        changed = refreshed != row
-        with self._db.writing() if changed else self._db.reading() as connection:
+        with self._db.writing() as connection:
             _check_connector(connection, connector)
-            if changed:
+            # A fence and its end write rows without the lock.
+            row = attachments.require(connection, row.id)
+            volume = volumes.require_row(connection, row.volume_id)
+            values: dict[str, Any] = {**named, "connector": connector.sent}
+            if row.connection_info is not None:
+                multipath = bool(connector.sent.get("enforce_multipath", False))
+                info = {**row.connection_info, "enforce_multipath": multipath}
+                values["connection_info"] = info
+            refreshed = replace(row, **values)
+            if refreshed != row:
                 attachments.set_values(connection, row.id, **values)
         self._access.move_admission(row, refreshed)
+        self._access.apply(volume, row.initiator)
         return with_secrets(refreshed)
 
     def _require(
