@@ -101,6 +101,10 @@ class TargetAbilities:
     observes: bool = _ability(
         "``observe`` returns which hosts have which access now, and their sessions."
     )
+    compares: bool = _ability(
+        "``compare`` finds each difference that ``apply`` would put right, also of"
+        " credentials. If not, it finds those of modes that ``observe`` shows."
+    )
     shows_growth: bool = _ability(
         "A host that is logged in sees the new size of a disk when it reads it again."
     )

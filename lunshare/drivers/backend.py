@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from lunshare.drivers.base import TargetDriver, VolumeDriver
+from lunshare.drivers.drifts import Drift
 from lunshare.drivers.errors import Unsupported
 from lunshare.drivers.values import Connector, Disk, Export, Volume
 
@@ -68,9 +69,18 @@ class Backend:
         connectors = tuple(wanted)
         if not connectors and only is None:
             return self.target.remove(volume.id)
+        return self.target.apply(self._export(volume, connectors), only)
+
+    def compare(self, volume: Volume, wanted: Iterable[Connector]) -> tuple[Drift, ...]:
+        """Return how the volume's live accesses differ from ``wanted``.
+
+        Changes nothing. Raises as ``TargetDriver.observe`` and ``VolumeDriver.disk``.
+        """
+        return self.target.compare(self._export(volume, tuple(wanted)))
+
+    def _export(self, volume: Volume, connectors: tuple[Connector, ...]) -> Export:
         disk = self.volumes.disk(volume.id) if connectors else None
-        export = Export(volume.id, disk, connectors, volume.reservations)
-        return self.target.apply(export, only)
+        return Export(volume.id, disk, connectors, volume.reservations)
 
     def connection_info(self, volume: Volume, connector: Connector) -> dict[str, Any]:
         """Return what the host needs to log in; see ``TargetDriver``."""

@@ -46,7 +46,9 @@ import abc
 from collections.abc import Collection
 from typing import Any, ClassVar
 
+from lunshare.drivers import drifts
 from lunshare.drivers.abilities import TargetAbilities, VolumeAbilities
+from lunshare.drivers.drifts import Drift
 from lunshare.drivers.driver import Driver, Root, require_abilities
 from lunshare.drivers.errors import Unsupported
 from lunshare.drivers.values import (
@@ -396,6 +398,18 @@ class TargetDriver(Driver):
         """Return the live export of one volume, or None; as ``observe``."""
         exports = (export for export in self.observe() if export.volume_id == volume_id)
         return next(exports, None)
+
+    def compare(self, export: Export) -> tuple[Drift, ...]:
+        """Return each way in which the live export differs from ``export``.
+
+        It reads, and changes nothing. Empty where ``apply`` would change nothing that
+        a host notices. Credentials are compared, and never shown. A target that only
+        observes compares modes; without ``abilities.observes`` it is empty.
+        """
+        if not self.abilities.observes:
+            return ()
+        live = self.observe_volume(export.volume_id)
+        return tuple(drifts.of_accesses(export, live))
 
     @property
     def guards_portals(self) -> bool:

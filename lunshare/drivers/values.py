@@ -205,6 +205,8 @@ class LiveConnector:
 
     ``sessions`` is their number, None where the target cannot tell which host has how
     many; ``addresses`` are where they come from, if the target reports that.
+    ``refused_mib``: how much a host that may only read has tried to write since its
+    access was opened, in MiB; None where the target does not count it.
     """
 
     initiator: str
@@ -212,6 +214,7 @@ class LiveConnector:
     attachment_id: str = ""
     sessions: int | None = 0
     addresses: tuple[str, ...] = ()
+    refused_mib: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,6 +127,12 @@ def _target_verbs(served: Served, mounts: Mounts) -> dict[str, Verb]:
             need_served_disk(request.export.disk, served, mounts)
         return lio.apply(request, seconds, is_gone)
 
+    def compare(arguments: Arguments, seconds: float) -> list[dict[str, Any]]:
+        request = target_requests.apply(arguments)
+        if request.export.disk is not None:
+            need_served_disk(request.export.disk, served, mounts)
+        return lio.compare(request, seconds)
+
     def remove(arguments: Arguments, seconds: float, is_gone: IsGone) -> list[str]:
         return lio.remove(target_requests.volume_id(arguments), seconds, is_gone)
 
@@ -141,6 +147,7 @@ def _target_verbs(served: Served, mounts: Mounts) -> dict[str, Verb]:
         "lio.check": check,
         "lio.apply": ChangeVerb(apply),
         "lio.remove": ChangeVerb(remove),
+        "lio.compare": compare,
         "lio.observe": observe,
         "lio.live": live,
     }

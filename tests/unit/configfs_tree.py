@@ -25,7 +25,8 @@ from lunshare.helper import disk_paths
 
 PREFIX = "iqn.2010-10.org.openstack:"
 _TOPS = {"ROOT": "", "CORE": "/core", "ISCSI": "/iscsi"}
-_OF_GROUPS = (
+#: Attributes of a portal group.
+OF_GROUPS = (
     "attrib/generate_node_acls",
     "attrib/demo_mode_discovery",
     "attrib/demo_mode_write_protect",
@@ -52,7 +53,7 @@ _NEW = {
         *("wwn/vendor_id", "wwn/product_id", "wwn/vpd_unit_serial"),
     ),
     r"iscsi/[^/]+/tpgt_1": (
-        *(*_OF_GROUPS, "enable", "dynamic_sessions", "lun/", "np/", "acls/"),
+        *(*OF_GROUPS, "enable", "dynamic_sessions", "lun/", "np/", "acls/"),
     ),
     r"iscsi/[^/]+/tpgt_1/acls/[^/]+": (
         *("tag", "attrib/authentication", "auth/userid", "auth/password"),
@@ -155,7 +156,7 @@ class Tree:
         """A target without a LUN; returns its portal group."""
         group = self.root / "iscsi" / f"{PREFIX}volume-{volume_id}" / "tpgt_1"
         _write(group, "enable", "1")
-        for attribute in _OF_GROUPS:
+        for attribute in OF_GROUPS:
             _write(group, attribute, "0")
         _write(group, "dynamic_sessions", "")
         (group / "lun").mkdir()

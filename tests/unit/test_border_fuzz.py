@@ -213,8 +213,9 @@ WANTS = {
     "lvm.copy": ("source", "target", "length"),
     "lvm.zero": ("device", "start", "length"),
     "run": ("argv",),
-    "lio.apply": (
-        *("volume_id", "disk", "connectors", "portals", "only", "reservations"),
+    **dict.fromkeys(
+        ("lio.apply", "lio.compare"),
+        ("volume_id", "disk", "connectors", "portals", "only", "reservations"),
     ),
     "lio.remove": ("volume_id",),
     "lio.live": ("volume_id",),

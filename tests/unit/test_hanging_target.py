@@ -98,15 +98,21 @@ def test_every_host_loses_write_access_before_one_of_them_is_waited_for(
         assert tags == ["(fencing)", "(fencing)"]
 
 
-@pytest.mark.parametrize("verb", ["lio.observe", "lio.live"])
+@pytest.mark.parametrize("verb", ["lio.observe", "lio.live", "lio.compare"])
 def test_read_of_a_target_that_hangs_ends_at_its_deadline(
     tmp_path: Path, target: Target, verb: str
 ) -> None:
     """The kernel locks an ACL's directory while it waits for the disk of its host."""
     acl = Path(target.acl(OTHER))
     (acl / "tag").write_text("a")
-    info = acl / "info"  # a FIFO: it is read when there is a writer
-    given = {"volume_id": ID} if verb == "lio.live" else {}
+    # A FIFO: it is read when there is a writer.
+    info, text = acl / "info", "No active iSCSI Session"
+    given: dict[str, Any] = {"volume_id": ID} if verb == "lio.live" else {}
+    if verb == "lio.compare":  # it reads whether the ACL is a kept one
+        given = wanted(tmp_path, only=OTHER) | {"disk": None, "only": None}
+        info, text = acl / "tag", "a"
+        info.unlink()
+        os.mkfifo(info)
     with helper(tmp_path) as root:
         try:
             for _ in range(2):  # the second read waits for the first one
@@ -118,7 +124,7 @@ def test_read_of_a_target_that_hangs_ends_at_its_deadline(
         finally:
             with info.open("w") as fifo:
                 info.unlink()
-                info.write_text("No active iSCSI Session")
-                fifo.write("No active iSCSI Session")
+                info.write_text(text)
+                fifo.write(text)
         assert counted == {"reads of targets": 1}
         until(lambda: not THREADS._waiting)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from lunshare.helper.lio.target_verbs import _count_sessions
+from lunshare.helper.lio.comparison import count_sessions
 
 
 @pytest.mark.parametrize(
@@ -30,5 +30,5 @@ def test_the_sessions_of_a_host_are_counted_or_unknown(
     shown: list[int], total: int, counted: list[int | None]
 ) -> None:
     found = [{"sessions": number} for number in shown]
-    _count_sessions(found, total)
+    count_sessions(found, total)
     assert [connector["sessions"] for connector in found] == counted

@@ -32,6 +32,7 @@ from lunshare.helper.served import Served
 from lunshare.helper.server import Server
 from tests.conformance.directory_shares import Directories
 from tests.stands.waiting import until
+from tests.unit.configfs_tree import OF_GROUPS
 from tests.unit.helper_thread import filters_of, write_filters
 
 PREFIX = "iqn.2026-11.io.test:"
@@ -119,6 +120,9 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
         os.makedirs(each)
     os.symlink(store, made.backstore_link(Role.WRITERS))
     Path(made.group, "enable").write_text("1")
+    for name in OF_GROUPS:
+        Path(made.group, name).parent.mkdir(exist_ok=True)
+        Path(made.group, name).write_text("0")
     os.mkfifo(f"{made.acl(OTHER)}/info")
     return made
 

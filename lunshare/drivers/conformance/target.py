@@ -15,6 +15,7 @@ import pytest
 from lunshare.drivers.base import TargetDriver, VolumeDriver
 from lunshare.drivers.conformance.ability_claims import enforced_by, requires
 from lunshare.drivers.conformance.access import RO, RW, CreateShared
+from lunshare.drivers.conformance.differences import DifferencesContract
 from lunshare.drivers.conformance.fixtures import new_volume
 from lunshare.drivers.conformance.killed_target import KilledTargetContract
 from lunshare.drivers.conformance.shared_volume import (
@@ -44,7 +45,7 @@ CONNECTION_KEYS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-class TargetContract(KilledTargetContract):
+class TargetContract(KilledTargetContract, DifferencesContract):
     """One test for each behaviour; bind them with a subclass named ``Test...``."""
 
     # remove

@@ -16,6 +16,7 @@ from oslo_config import cfg
 
 from lunshare.drivers.abilities import TargetAbilities
 from lunshare.drivers.base import Root, TargetDriver
+from lunshare.drivers.drifts import Drift, DriftKind
 from lunshare.drivers.errors import DeadlineExceeded, TargetFailed, Unsupported
 from lunshare.drivers.fake.fake_storage import Failures, FakeAcl, FakeStorage, storage
 from lunshare.drivers.values import (
@@ -148,6 +149,7 @@ class FakeTarget(TargetDriver):
         restricts_access=True,
         checks_credentials=True,
         observes=True,
+        compares=True,
         shows_growth=True,
     )
 
@@ -257,6 +259,20 @@ class FakeTarget(TargetDriver):
                 )
                 for volume_id in dict.fromkeys([*exports, *remains])
             )
+
+    def compare(self, export: Export) -> tuple[Drift, ...]:
+        drifts = super().compare(export)
+        with self.storage.lock:
+            acls = self.storage.exports.get(export.volume_id, {})
+            others = [
+                connector.initiator
+                for connector in export.connectors
+                if (acl := acls.get(connector.initiator)) and acl.auth != connector.auth
+            ]
+        what = "{} has other credentials than its attachment"
+        return drifts + tuple(
+            Drift(DriftKind.CREDENTIAL, what.format(host), host) for host in others
+        )
 
     def connection_info(self, volume: Volume, connector: Connector) -> dict[str, Any]:
         info: dict[str, Any] = {

@@ -20,6 +20,7 @@ from oslo_config import cfg
 
 from lunshare.drivers.abilities import TargetAbilities
 from lunshare.drivers.base import Root, TargetDriver
+from lunshare.drivers.drifts import Drift, DriftKind
 from lunshare.drivers.errors import InvalidValue, Misconfigured
 from lunshare.drivers.lio.portal_firewall import PortalFirewall
 from lunshare.drivers.values import (
@@ -37,6 +38,8 @@ from lunshare.drivers.values import (
 )
 
 _LUN = 0
+# A comparison only reads, so one that takes longer hangs.
+_READ_SECONDS, _HOST_SECONDS = 5.0, 0.01
 #: Why an empty ACL stays, by the words of lunshare.helper.lio.kept_acls.
 _LEFT = {
     "dead session": "has left a session that the kernel does not end; it can be"
@@ -56,6 +59,7 @@ class LioTarget(TargetDriver):
         restricts_access=True,
         checks_credentials=True,
         observes=True,
+        compares=True,
         shows_growth=True,
     )
 
@@ -152,21 +156,17 @@ class LioTarget(TargetDriver):
         self, export: Export, only: Collection[str] | None = None
     ) -> tuple[str, ...]:
         names = None if only is None else {initiator.lower() for initiator in only}
-        changes = self.root.call(
-            "lio.apply",
-            timeout=self._deadline,
-            volume_id=export.volume_id,
-            disk=_disk(export.disk),
-            connectors=[
-                self._connector(connector)
-                for connector in export.connectors
-                if names is None or connector.initiator in names
-            ],
-            portals=[asdict(portal) for portal in self._portals],
-            only=None if names is None else sorted(names),
-            reservations=export.reservations,
+        fields = self._wanted(export, names)
+        return tuple(self.root.call("lio.apply", timeout=self._deadline, **fields))
+
+    def compare(self, export: Export) -> tuple[Drift, ...]:
+        fields = self._wanted(export)
+        timeout = _READ_SECONDS + _HOST_SECONDS * len(export.connectors)
+        drifts = self.root.call("lio.compare", timeout=timeout, **fields)
+        return tuple(
+            Drift(DriftKind(drift["kind"]), drift["what"], drift["initiator"])
+            for drift in drifts
         )
-        return tuple(changes)
 
     def remove(self, volume_id: str) -> tuple[str, ...]:
         timeout = self._deadline
@@ -228,8 +228,24 @@ class LioTarget(TargetDriver):
     def _chap(self) -> bool:
         return bool(self.options["use_chap_auth"])
 
-    def _connector(self, connector: Connector) -> dict[str, Any]:
+    def _wanted(
+        self, export: Export, names: Collection[str] | None = None
+    ) -> dict[str, Any]:
         """The fields that lunshare.helper.lio.target_requests checks."""
+        return {
+            "volume_id": export.volume_id,
+            "disk": _disk(export.disk),
+            "connectors": [
+                self._connector(connector)
+                for connector in export.connectors
+                if names is None or connector.initiator in names
+            ],
+            "portals": [asdict(portal) for portal in self._portals],
+            "only": None if names is None else sorted(names),
+            "reservations": export.reservations,
+        }
+
+    def _connector(self, connector: Connector) -> dict[str, Any]:
         auth = connector.auth if self._chap else None
         return {
             "initiator": connector.initiator,

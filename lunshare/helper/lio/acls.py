@@ -35,7 +35,6 @@ from lunshare.helper.lio.configfs import (
     remove_object,
     write,
     write_and_read,
-    write_if_different,
 )
 from lunshare.helper.named_locks import TimedLock
 
@@ -67,6 +66,8 @@ _MODES = {"0": Mode.RW, "1": Mode.RO}
 # iscsi_target_nacl_auth: a value that starts with NULL counts as not set, and an ACL
 # that requires CHAP without credentials refuses every login.
 _NOT_SET = "NULL"
+# It follows its portal group. A new ACL does.
+_OF_GROUP = ("attrib/authentication", "-1")
 
 
 def mode(acl: str) -> Mode | None:
@@ -271,20 +272,26 @@ def remove_idle(acl: str) -> None:
     remove_object(acl)
 
 
-def _authenticate(acl: str, auth: Auth | None, new: bool) -> list[str]:
-    """Set the credentials. The portal group requires CHAP unless the ACL disables it.
+def credentials(auth: Auth | None) -> dict[str, str]:
+    """Return the attributes of an ACL that decide who can log in as its host.
 
-    So a new ACL, which has no credentials, refuses every login.
+    The portal group requires CHAP unless the ACL disables it. So a new ACL, which has
+    no credentials, refuses every login.
     """
     if auth is None:
-        changed = write_if_different(acl + "/attrib/authentication", "0")
-    else:
-        changed = not new and write_if_different(acl + "/attrib/authentication", "-1")
-        for name, value in (("userid", auth.username), ("password", auth.password)):
-            path = f"{acl}/auth/{name}"
-            if new or read(path) != value:
-                write(path, value)
-                changed = True
+        return {"attrib/authentication": "0"}
+    named = {"auth/userid": auth.username, "auth/password": auth.password}
+    return dict([_OF_GROUP]) | named
+
+
+def _authenticate(acl: str, auth: Auth | None, new: bool) -> list[str]:
+    """Set the credentials."""
+    changed = False
+    for name, value in credentials(auth).items():
+        path = f"{acl}/{name}"
+        if (name, value) != _OF_GROUP if new else read(path) != value:
+            write(path, value)
+            changed = True
     return [f"credentials of {_host(acl)} set"] if changed and not new else []
 
 

@@ -161,18 +161,21 @@ def serial_of(path: str) -> str:
     return read(path + "/wwn/vpd_unit_serial").rpartition(": ")[2]
 
 
+def differing(path: str, disk: Disk, role: Role) -> Iterator[tuple[str, str]]:
+    """Yield each attribute that a live backstore has otherwise, and its value."""
+    values = {name: (value, value) for name, value in _attributes(path, role).items()}
+    values |= _ALUA | {"udev_path": (disk.path, disk.path)}
+    for name, (value, shown) in values.items():
+        if read(f"{path}/{name}") != shown:
+            yield name, value
+
+
 def repair(path: str, disk: Disk, role: Role) -> list[str]:
     """Correct the attributes of a live backstore; return the changes."""
     changes = []
-    for name, value in _attributes(path, role).items():
-        if write_if_different(f"{path}/{name}", value):
-            changes.append(f"{os.path.basename(name)} of the {role} set to {value}")
-    for name, (value, shown) in _ALUA.items():
-        if read(f"{path}/{name}") != shown:
-            write(f"{path}/{name}", value)
-            changes.append(f"{os.path.basename(name)} of the {role} set to {value}")
-    if write_if_different(path + "/udev_path", disk.path):
-        changes.append(f"path of the {role} set to {disk.path}")
+    for name, value in differing(path, disk, role):
+        write(f"{path}/{name}", value)
+        changes.append(f"{os.path.basename(name)} of the {role} set to {value}")
     return changes
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from lunshare.drivers.errors import InvalidValue, TargetFailed
 from lunshare.drivers.protocol import export_paths
@@ -27,6 +27,7 @@ from lunshare.helper.lio.configfs import (
     create_object,
     links,
     names,
+    read,
     read_or_empty,
     remove_object,
     write,
@@ -103,7 +104,7 @@ def is_complete(target: Target, wanted: str) -> bool:
 
 def exports_disk(target: Target, disk: Disk, wanted: str) -> bool:
     """Whether the target is complete and exports the wanted disk."""
-    return target.enabled() and _lun_has_disk(target, disk, Role.WRITERS, wanted)
+    return target.enabled() and lun_has_disk(target, disk, Role.WRITERS, wanted)
 
 
 def create(
@@ -138,7 +139,7 @@ def create_readers_lun(
 
     :raises TargetFailed: it has another disk, and not all hosts may be affected.
     """
-    if every and _lun_has_disk(target, disk, Role.READERS, wanted):
+    if every and lun_has_disk(target, disk, Role.READERS, wanted):
         return []
     if (
         not every
@@ -204,6 +205,30 @@ def enable(target: Target) -> None:
     write(target.group + "/enable", "1")
 
 
+def differing(target: Target) -> Iterator[tuple[str, str]]:
+    """Yield each attribute that the portal group has otherwise, and its value."""
+    if not os.path.isdir(target.group):
+        return
+    for name, value in _ATTRIBUTES.items():
+        if read(f"{target.group}/{name}") != value:
+            yield name, value
+
+
+def correct_group(target: Target, lock: TimedLock) -> list[str]:
+    """Correct the attributes of the portal group; return the changes.
+
+    It comes before a session is ended, which may wait for its disk: some of these
+    attributes let hosts in. Those of a target of Cinder's driver wait for ``repair``.
+
+    :raises DeadlineExceeded: the kernel still ends sessions for an earlier call.
+    """
+    changes: list[str] = []
+    if not target.cinder_backstore():
+        what = f"correcting the attributes of {target.name}"
+        lock.run_step(what, lambda: changes.extend(_correct(target)))
+    return changes
+
+
 def repair(
     target: Target, disk: Disk, reservations: bool, portals: Iterable[Portal]
 ) -> list[str]:
@@ -211,24 +236,38 @@ def repair(
 
     Call it when no read-only host has the writers' LUN, which allows every command.
     """
-    changes = []
-    for name, value in _ATTRIBUTES.items():
-        if write_if_different(f"{target.group}/{name}", value):
-            changes.append(f"{os.path.basename(name)} set to {value}")
+    changes = _correct(target)
     for role in Role:
         if path := target.backstore(role):
             changes += backstores.repair(path, disk, role)
             changes += _set_online(target, role)
             if role is Role.WRITERS:
                 changes += backstores.set_reservations(path, reservations)
-    addresses = {str(portal) for portal in portals}
-    for name in set(names(target.group + "/np")) - addresses:
+    extra, missing = differing_portals(target, portals)
+    for name in extra:
         remove_object(f"{target.group}/np/{name}")
         changes.append(f"portal {name} removed")
-    for name in sorted(addresses):
+    for name in missing:
         if _create_portal(f"{target.group}/np/{name}"):
             changes.append(f"portal {name} created")
     return changes
+
+
+def _correct(target: Target) -> list[str]:
+    changes = []
+    for name, value in differing(target):
+        write(f"{target.group}/{name}", value)
+        changes.append(f"{os.path.basename(name)} set to {value}")
+    return changes
+
+
+def differing_portals(
+    target: Target, portals: Iterable[Portal]
+) -> tuple[list[str], list[str]]:
+    """Return the portals that it has and should not have, and those it has not."""
+    addresses = {str(portal) for portal in portals}
+    live = set(names(target.group + "/np"))
+    return sorted(live - addresses), sorted(addresses - live)
 
 
 def _set_online(target: Target, role: Role) -> list[str]:
@@ -353,7 +392,8 @@ def _remove_lun(lun: str) -> None:
     remove_object(lun)
 
 
-def _lun_has_disk(target: Target, disk: Disk, role: Role, wanted: str) -> bool:
+def lun_has_disk(target: Target, disk: Disk, role: Role, wanted: str) -> bool:
+    """Whether a LUN is linked to a correct backstore of the wanted disk."""
     path = target.backstore(role)
     return path is not None and backstores.is_correct(
         path, target.serial(), disk, role, wanted

@@ -11,12 +11,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any, TypeVar
 
 from lunshare.drivers.errors import TargetFailed
 from lunshare.drivers.values import UUID, Disk, Mode
-from lunshare.helper.lio import acls, backstores, iscsi_target, kept_acls, reservations
+from lunshare.helper.lio import (
+    acls,
+    backstores,
+    comparison,
+    iscsi_target,
+    kept_acls,
+    reservations,
+)
 from lunshare.helper.lio.backstores import Role
 from lunshare.helper.lio.cinder_targets import TakesOver
 from lunshare.helper.lio.configfs import CORE, ISCSI, ROOT, create_object, names, read
@@ -90,8 +98,14 @@ class TargetVerbs:
         return self._read(
             target.name,
             seconds,
-            lambda: self._observe(volume_id) if _is_ours(target) else None,
+            lambda: comparison.observe(target) if _is_ours(target) else None,
         )
+
+    def compare(self, wanted: Apply, seconds: float) -> list[dict[str, str | None]]:
+        """Return how the live export differs from the wanted one; change nothing."""
+        target = self._target(wanted.export.volume_id)
+        read = partial(_as_target_failed, comparison.answers, target, wanted)
+        return self._read(f"the differences of {target.name}", seconds, read)
 
     def _target(self, volume_id: str) -> Target:
         return Target(self._prefix, volume_id, self._takes_over)
@@ -110,22 +124,8 @@ class TargetVerbs:
 
     def _observe_all(self) -> list[dict[str, Any]]:
         matches = filter(None, map(self._ours.fullmatch, names(ISCSI)))
-        ids = [match[1] for match in matches if _is_ours(self._target(match[1]))]
-        return [self._observe(volume_id) for volume_id in ids]
-
-    def _observe(self, volume_id: str) -> dict[str, Any]:
-        target = self._target(volume_id)
-        remains = kept_acls.reasons(target)
-        open_to = (host for host in target.acls() if host not in remains)
-        connectors = (_live(target, initiator) for initiator in open_to)
-        found = [connector for connector in connectors if connector]
-        _count_sessions(found, target.sessions() - kept_acls.sessions(target, remains))
-        return {
-            "volume_id": volume_id,
-            "enabled": target.enabled(),
-            "connectors": found,
-            "remains": remains,
-        }
+        targets = (self._target(match[1]) for match in matches)
+        return [comparison.observe(target) for target in targets if _is_ours(target)]
 
 
 def _medium(target: Target, disk: Disk | None) -> str:
@@ -263,7 +263,10 @@ def _close(target: Target, wanted: Apply, lock: TimedLock) -> list[str]:
         and acls.allows_too_much(target.acl(initiator), connectors[initiator])
     ]
     _write_protect(target, leaving, losing)
-    changes = [] if wanted.only is not None else _remove_extra_luns(target, connectors)
+    changes = []
+    if wanted.only is None:
+        changes += iscsi_target.correct_group(target, lock)
+        changes += _remove_extra_luns(target, connectors)
     for initiator in leaving:
         changes += _close_host(target, initiator, lock)
     for initiator in losing:
@@ -330,43 +333,9 @@ def _remove(target: Target, lock: TimedLock) -> list[str]:
     return changes
 
 
-def _live(target: Target, initiator: str) -> dict[str, Any] | None:
-    """Return one ACL with the fields of LiveConnector; None if it is gone meanwhile."""
-    acl = target.acl(initiator)
-    try:
-        mode = acls.mode(acl)
-        if acls.is_protected_only(acl, target.lun(Role.WRITERS)):
-            mode = Mode.RW
-        tag, sessions = acls.tag(acl), int(acls.in_session(acl))
-        addresses = acls.addresses(acl)
-    except FileNotFoundError:
-        return None
-    return {
-        "initiator": initiator,
-        "mode": mode and mode.value,
-        "attachment_id": tag,
-        "sessions": sessions,
-        "addresses": addresses,
-    }
-
-
-def _count_sessions(found: Sequence[dict[str, Any]], total: int) -> None:
-    """Correct the numbers of sessions by that of the target.
-
-    The kernel shows one session of an ACL, whatever their number, and none while a
-    session is logging out that was not the latest. Whose the others are is known where
-    only one host can have them; else these numbers are None.
-    """
-    logged_in = [connector for connector in found if connector["sessions"]]
-    if total > len(logged_in):
-        owners = logged_in or found
-        for connector in owners:
-            connector["sessions"] = total if len(owners) == 1 else None
-
-
 def _as_target_failed(
-    change: Callable[..., list[str]], target: Target, *given: Any
-) -> list[str]:
+    change: Callable[..., list[_Value]], target: Target, *given: Any
+) -> list[_Value]:
     """Raise the kernel's errors as TargetFailed, without any value that was written."""
     try:
         return change(target, *given)

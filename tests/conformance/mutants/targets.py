@@ -4,6 +4,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from lunshare.drivers import drifts
+from lunshare.drivers.drifts import Drift, DriftKind
 from lunshare.drivers.errors import UnknownDisk
 from lunshare.drivers.fake.fake_storage import FakeAcl
 from lunshare.drivers.targets.fake import FakeSession, FakeTarget
@@ -250,10 +254,65 @@ class RemoveDeletesTheExportFirst(FakeTarget):
         return () if acls is None else ("removed the export",)
 
 
+class DifferencesAreRepaired(FakeTarget):
+    def compare(self, export):
+        found = super().compare(export)
+        if self.abilities.observes and found:
+            self.apply(export)
+        return found
+
+
+class OtherSecretsAreNotFound(FakeTarget):
+    def compare(self, export):
+        return tuple(drifts.of_accesses(export, self.observe_volume(export.volume_id)))
+
+
+class SecretsAreShown(FakeTarget):
+    def compare(self, export):
+        return tuple(
+            replace(drift, what=f"{drift.what}: {export.connectors[0].auth.password}")
+            if drift.kind is DriftKind.CREDENTIAL
+            else drift
+            for drift in super().compare(export)
+        )
+
+
+class ExtraHostsAreNotFound(FakeTarget):
+    def compare(self, export):
+        hosts = {connector.initiator for connector in export.connectors}
+        return tuple(d for d in super().compare(export) if d.initiator in hosts)
+
+
+class MissingHostsAreNotFound(FakeTarget):
+    def compare(self, export):
+        found = super().compare(export)
+        return tuple(d for d in found if d.kind is not DriftKind.NARROWER)
+
+
+class EachModeThatDiffersIsWider(FakeTarget):
+    def compare(self, export):
+        return tuple(
+            replace(drift, kind=DriftKind.WIDER) for drift in super().compare(export)
+        )
+
+
+class EveryHostDiffers(FakeTarget):
+    def compare(self, export):
+        hosts = [connector.initiator for connector in export.connectors]
+        return tuple(Drift(DriftKind.ATTRIBUTE, "it differs", host) for host in hosts)
+
+
 TARGETS = [
     (ReadOnlyIsNotEnforced, "a_read_only_host_can_read_and_cannot_write"),
     (AnyHostCanLogIn, "a_host_without_an_attachment_cannot_log_in"),
     (CredentialsAreNotChecked, "each_host_has_its_own_credentials"),
+    (DifferencesAreRepaired, "a_host_that_is_not_wanted_is_found_and_keeps_its_access"),
+    (ExtraHostsAreNotFound, "a_host_that_is_not_wanted_is_found_and_keeps_its_access"),
+    (MissingHostsAreNotFound, "a_wanted_host_without_access_is_found"),
+    (EachModeThatDiffersIsWider, "another_mode_is_found_by_what_it_allows"),
+    (OtherSecretsAreNotFound, "other_credentials_are_found_and_not_shown"),
+    (SecretsAreShown, "other_credentials_are_found_and_not_shown"),
+    (EveryHostDiffers, "what_was_applied_does_not_differ"),
     (RemovedHostsKeepAccess, "a_removed_host_loses_access_at_once"),
     (RemovedHostsKeepTheirSessions, "all_sessions_of_a_removed_host_end"),
     (
