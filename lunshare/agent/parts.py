@@ -61,6 +61,7 @@ from lunshare.agent.service.types.qos import Qos
 from lunshare.agent.service.types.type_access import TypeAccess
 from lunshare.agent.service.types.type_encryption import TypeEncryption
 from lunshare.agent.service.types.types import Types
+from lunshare.agent.service.verifier import Verifier
 from lunshare.agent.service.volumes.create import VolumeDisks
 from lunshare.agent.service.volumes.extend import VolumeExtender
 from lunshare.agent.service.volumes.manage import ManagedDisks
@@ -171,6 +172,13 @@ class Parts:
         self.fences = Fences(
             *shared, backends=self.backends, jobs=self.jobs, patient=self._threads
         )
+        self.verifier = Verifier(
+            *self._ground,
+            access=self.access,
+            opening=self.fences.opening,
+            repairs=self._conf.drift == "repair",
+            counted=self.recorded.drifted,
+        )
 
     def _create_disks(self) -> None:
         """Volumes and snapshots: created, listed, deleted."""
@@ -266,6 +274,7 @@ class Parts:
         return Reconciler(
             *self._ground,
             access=self.access,
+            verifier=self.verifier,
             handovers=self.handovers,
             fences=self.fences,
             leases=self.leases,
@@ -326,7 +335,8 @@ class Parts:
             migrator=self.migrator,
             scheduler=self.scheduler,
             messages=self.messages,
-            hosts=Hosts(self.database, self.backends),
+            hosts=Hosts(self.database, self.backends, self.verifier.verified_at),
+            verifier=self.verifier,
             orphans=self.orphans,
             status_resetter=self.status_resetter,
             snapshot_resetter=SnapshotResetter(self.database, self.backends),

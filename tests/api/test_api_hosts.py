@@ -53,6 +53,9 @@ def test_a_line_shows_host_mode_status_session_and_kernel_access(
         "allowed": "rw",
         "sessions": 1,
         "addresses": [],
+        "refused_mib": None,
+        "fence": None,
+        "verified_at": None,
         "problem": None,
         "lease": None,
     }
@@ -137,3 +140,42 @@ def test_an_unknown_volume_and_an_unknown_parameter_are_refused(api: Api) -> Non
     api.fault(404, "GET", f"/lunshare/hosts?volume_id={uuid.uuid4()}")
     said = api.fault(400, "GET", "/lunshare/hosts?volume=x")
     assert said == "volume is unknown here: leave it out."
+
+
+def test_a_fenced_host_is_shown(api: Api, node: Node) -> None:
+    volume, host = api.shared_volume(), name()
+    attached(api, volume, host, "rw")
+    api("PUT", f"/lunshare/fences/{host}", {"fence": {}})
+    assert [line["fence"] for line in shown(api, volume)] == ["fenced"]
+    api("DELETE", f"/lunshare/fences/{host}")
+    assert [line["fence"] for line in shown(api, volume)] == [None]
+
+
+def test_a_target_is_verified_and_repaired(api: Api, node: Node) -> None:
+    volume, host = api.shared_volume(), name()
+    attached(api, volume, host, "ro")
+    body: dict[str, Any] = {"verify": {"volume_id": volume["id"]}}
+    clean = api("POST", "/lunshare/verify", body)["verify"]
+    assert clean["targets"] == []
+    assert clean["counts"] == {"clean": 1, "repaired": 0, "drift": 0, "unverified": 0}
+    (line,) = shown(api, volume)
+    assert line["verified_at"] is not None
+    acls = node.target("api").storage.exports[volume["id"]]
+    acls[initiator(host)].mode = Mode.RW
+    for repair, status in ((False, "drift"), (True, "repaired")):
+        body["verify"]["repair"] = repair
+        answer = api("POST", "/lunshare/verify", body)["verify"]
+        assert answer["counts"][status] == 1
+        (target,) = answer["targets"]
+        assert (target["volume_id"], target["status"]) == (volume["id"], status)
+        (drift,) = target["drift"]
+        assert (drift["kind"], drift["initiator"]) == ("wider", initiator(host))
+        assert drift["left"] is not repair
+    assert acls[initiator(host)].mode is Mode.RO
+    unknown = {"verify": {"volume_id": str(uuid.uuid4())}}
+    assert unknown["verify"]["volume_id"] in api.fault(
+        404, "POST", "/lunshare/verify", unknown
+    )
+    wrong = {"verify": {"repair": "yes"}}
+    assert "repair" in api.fault(400, "POST", "/lunshare/verify", wrong)
+    assert "verify" in api.fault(400, "POST", "/lunshare/verify", {})

@@ -295,8 +295,7 @@ def test_hosts_of_a_named_volume_show_differences_to_the_target(
         "0",
         "-",
         "ro",
-        "-",
-        "-",
+        *("-", "-", "-", "-", "-"),
     ]
     assert run("hosts")[1] == run("hosts", volume["id"])[1] == out
     acls = node.target(volume_backend(api, volume)).storage.exports[volume["id"]]
@@ -310,6 +309,35 @@ def test_hosts_of_a_named_volume_show_differences_to_the_target(
     )
     api.volume(name="disk1")
     assert "2 volumes are named 'disk1'; give an id of: " in run("hosts", "disk1")[2]
+
+
+def test_targets_are_verified_reported_and_repaired(run, node: Node) -> None:
+    api = Api(node.assembly.app)
+    volume = api.shared_volume(name="verified")
+    api.attachment(volume["id"], mode="ro", connector=connector("reader"))
+    code, out, _ = run("verify", "verified")
+    assert (code, out) == (0, "1 clean, 0 repaired, 0 drift, 0 unverified\n")
+    acls = node.target(volume_backend(api, volume)).storage.exports[volume["id"]]
+    acls[initiator("reader")].mode = Mode.RW
+    for words in (("verify", "verified", "--report"), ("verify",)):
+        code, out, _ = run(*words)
+        assert code == 5
+        assert acls[initiator("reader")].mode is Mode.RW
+        assert [volume["id"], "drift", "wider", initiator("reader")] in [
+            line.split()[:4] for line in out.splitlines()
+        ]
+    code, out, _ = run("verify", "verified", "--repair")
+    assert code == 0
+    assert "0 clean, 1 repaired, 0 drift, 0 unverified" in out
+    assert acls[initiator("reader")].mode is Mode.RO
+    with node.target(volume_backend(api, volume)).failures.fail(
+        "observe", TargetFailed(volume["id"], "broken")
+    ):
+        code, out, _ = run("verify", "verified")
+    assert code == 7
+    assert "unverified" in out
+    assert "broken" in out
+    assert run("verify", "nothing")[0] == 1
 
 
 def test_a_handover_names_hosts_and_shows_each_step(run, node: Node) -> None:

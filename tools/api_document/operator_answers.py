@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+from lunshare.agent.model.operator_records import Verdict
 from lunshare.agent.model.qos_table import CONSUMERS
+from lunshare.drivers.drifts import DriftKind
 from tools.api_document import answer_schemas as shows
 from tools.api_document.answer_parts import (
     ANY_OBJECT,
@@ -154,6 +156,12 @@ HOST_ACCESS = shown(
         "allowed": null(TEXT),
         "sessions": null(NUMBER),
         "addresses": many(TEXT),
+        "refused_mib": null(NUMBER),
+        "fence": {
+            "type": ["string", "null"],
+            "enum": ["fenced", "fence pending", None],
+        },
+        "verified_at": null(TIME),
         "problem": null(TEXT),
         "lease": null(shows.LEASE),
     }
@@ -179,6 +187,29 @@ FENCE = shown(
         "since": null(TIME),
         "initiators": many(TEXT),
         "volumes": many(_FENCED),
+    }
+)
+_DRIFT = shown(
+    {
+        "kind": words([*DriftKind]),
+        "initiator": null(TEXT),
+        "what": TEXT,
+        "left": FLAG,
+    }
+)
+_VERIFIED = shown(
+    {
+        "volume_id": ID,
+        "status": words([*Verdict]),
+        "compared_at": TIME,
+        "drift": many(_DRIFT),
+        "problem": null(TEXT),
+    }
+)
+VERIFICATION = shown(
+    {
+        "counts": shown({verdict.value: NUMBER for verdict in Verdict}),
+        "targets": many(_VERIFIED),
     }
 )
 ORPHAN = shown({"kind": TEXT, "id": TEXT, "backend": TEXT, "where": TEXT})

@@ -253,7 +253,7 @@ RULES = (
     Rule("lunshare:catalog", ANYBODY,
          "See zones, extensions, filters and limits. Cinder has no rule for it."),
     Rule("lunshare:operate", ADMIN,
-         "What only this node has: hosts, orphans, wipes, health, explain."),
+         "What only this node has: hosts, drift, orphans, wipes, health, explain."),
     Rule("lunshare:fence", ADMIN,
          "Take the access of a host to every volume, or give it back."),
     Rule("lunshare:metrics", ADMIN,

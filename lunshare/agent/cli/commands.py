@@ -33,6 +33,7 @@ _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 _ERROR_KEYS = ("id", "name", "status", "status_reason")
+_DRIFT = {True: "drift", False: "repaired"}
 _RESULT = {True: "passes", False: "FAILS"}
 _WEIGHT = ("name", "value", "multiplier", "weight")
 
@@ -143,9 +144,41 @@ def _hosts(node: NodeClient, volume: str | None) -> Result:
     hosts = node.get(f"/lunshare/hosts?{urlencode(condition)}")["hosts"]
     rows = [_host(host) for host in hosts]
     head = ("VOLUME", "HOST", "INITIATOR", "MODE", "STATUS", "SESSIONS", "ADDRESS")
-    text = table((*head, "KERNEL", "LEASE", "PROBLEM"), rows)
+    more = ("KERNEL", "LEASE", "REFUSED", "FENCE", "VERIFIED", "PROBLEM")
+    text = table((*head, *more), rows)
     wrong = any(host["problem"] for host in hosts)
     return Result(hosts, text, DISAGREEMENT if wrong else DONE)
+
+
+def verify(node: NodeClient, arguments: Namespace) -> Result:
+    """Compare the live targets with the database, and say what differs."""
+    body: dict[str, Any] = {"repair": arguments.repair}
+    if arguments.volume:
+        body["volume_id"] = volume_id(node, arguments.volume)
+    answer = node.post("/lunshare/verify", {"verify": body})["verify"]
+    nothing = {"kind": None, "initiator": None}
+    rows = [
+        [
+            target["volume_id"],
+            _DRIFT[drift["left"]] if drift["kind"] else target["status"],
+            drift["kind"],
+            drift["initiator"],
+            drift["what"],
+        ]
+        for target in answer["targets"]
+        for drift in [
+            *target["drift"],
+            *([{**nothing, "what": target["problem"]}] if target["problem"] else []),
+        ]
+    ]
+    counts = answer["counts"]
+    text = ", ".join(f"{number} {status}" for status, number in counts.items())
+    if rows:
+        head = ("VOLUME", "STATUS", "KIND", "INITIATOR", "WHAT")
+        text = f"{table(head, rows)}\n\n{text}"
+    if counts["drift"]:
+        return Result(answer, text, DISAGREEMENT)
+    return Result(answer, text, PENDING if counts["unverified"] else DONE)
 
 
 def count(text: str) -> int:
@@ -182,6 +215,9 @@ def _host(host: dict[str, Any]) -> list[Any]:
         ",".join(host["addresses"]),
         host["allowed"],
         _lease(host["lease"]),
+        host["refused_mib"],
+        host["fence"],
+        (host["verified_at"] or "").partition(".")[0],
         host["problem"],
     ]
 

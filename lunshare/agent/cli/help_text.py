@@ -33,6 +33,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         f"lunshare consumer-config {_ID} --format libvirt",
     ),
     "hosts": ("lunshare hosts", "lunshare hosts db --watch"),
+    "verify": ("lunshare verify", "lunshare verify db --repair"),
     "why": ("lunshare why beta db",),
     "prove": ("lunshare prove db",),
     "handover": (
@@ -65,7 +66,7 @@ _CODES: tuple[tuple[int, tuple[str, ...], str], ...] = (
     (2, (), "the command line is wrong"),
     (3, (), "no node answers at the endpoint"),
     (4, ("explain",), "no pool would get such a volume"),
-    (5, ("hosts",), "the target differs from the database"),
+    (5, ("hosts", "verify"), "the target differs from the database"),
     (5, ("why",), "one step is broken"),
     (5, ("prove",), "the target has accepted a write"),
     (6, ("connect", "prove"), "this host cannot log in"),
@@ -73,6 +74,7 @@ _CODES: tuple[tuple[int, tuple[str, ...], str], ...] = (
     (7, ("handover", "mode"), "it has failed, or writes may still land: pending"),
     (7, ("fence", "fences"), "not all of it is closed yet"),
     (7, ("unfence",), "not all of it is open yet"),
+    (7, ("verify",), "a target could not be compared: it is busy, or hangs"),
     (130, (), "interrupted from the keyboard"),
 )
 

@@ -118,6 +118,7 @@ def command_line() -> argparse.ArgumentParser:
         share.renew,
         consumer.consumer_config,
         commands.hosts,
+        commands.verify,
         why.why,
         prove.prove,
         commands.handover,
@@ -149,6 +150,7 @@ def command_line() -> argparse.ArgumentParser:
     parsers["hosts"].add_argument(
         "--watch", action="store_true", help="print them again every two seconds"
     )
+    _verify(parsers["verify"])
     _handover(parsers["handover"])
     share.describe(parsers)
     consumer.describe(parsers["consumer-config"])
@@ -175,6 +177,23 @@ def command_line() -> argparse.ArgumentParser:
         help="largest number of messages (default: 20)",
     )
     return parser
+
+
+def _verify(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "volume", nargs="?", metavar="VOLUME", help="id or name (default: all volumes)"
+    )
+    either = verb.add_mutually_exclusive_group()
+    either.add_argument(
+        "--repair",
+        action="store_true",
+        help="put right what differs, and first close what lets a host do too much",
+    )
+    either.add_argument(
+        "--report",
+        action="store_true",
+        help="only report what differs (the default)",
+    )
 
 
 def _handover(verb: argparse.ArgumentParser) -> None:

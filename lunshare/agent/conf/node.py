@@ -68,6 +68,17 @@ OPTIONS = [
         help="Seconds between two comparisons of the live targets with the"
         " database. Each of them closes access that has no attachment.",
     ),
+    cfg.StrOpt(
+        "drift",
+        default="repair",
+        choices=[
+            ("repair", "put it right, and first close what lets a host do too much"),
+            ("report", "leave it, until somebody runs lunshare verify --repair"),
+        ],
+        help="What these comparisons do where somebody else has changed a live target."
+        " They name it in the log, in /v3/lunshare/health and in a metric. The first"
+        " one after a start puts everything right.",
+    ),
     cfg.IntOpt(
         "backend_stats_polling_interval",
         default=60,

@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 from datetime import datetime
 
 from lunshare.agent.model.lease_records import LeaseState
+from lunshare.drivers.drifts import Drift
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +19,9 @@ class HostAccess:
     ``attachment_id`` is None for an access that no attachment asks for. ``allowed``
     is the mode that the target enforces, None where the host has no access.
     ``sessions`` is None where the target could not be read, or cannot tell which host
-    has how many. ``problem`` says in one
+    has how many. ``refused_mib``: as in lunshare.drivers.values.LiveConnector.
+    ``fence`` is "fenced" or "fence pending", ``verified_at`` when its target was last
+    compared as a whole and found right. ``problem`` says in one
     sentence how the two disagree, or is empty.
     """
 
@@ -32,8 +36,44 @@ class HostAccess:
     allowed: str | None = None
     sessions: int | None = None
     addresses: tuple[str, ...] = ()
+    refused_mib: int | None = None
+    fence: str | None = None
+    verified_at: datetime | None = None
     problem: str = ""
     lease: LeaseState | None = None
+
+
+class Verdict(enum.StrEnum):
+    """What a comparison of a target with the rows has ended with."""
+
+    CLEAN = "clean"
+    REPAIRED = "repaired"
+    DRIFT = "drift"
+    UNVERIFIED = "unverified"
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """One volume's target, compared with the rows at ``at``.
+
+    ``drift`` is what was found, ``remaining`` what a repair has left of it. ``problem``
+    is why the target could not be compared or repaired, or "".
+    """
+
+    volume_id: str
+    at: datetime
+    drift: tuple[Drift, ...] = ()
+    remaining: tuple[Drift, ...] = ()
+    problem: str = ""
+
+    @property
+    def verdict(self) -> Verdict:
+        """What it has ended with."""
+        if self.remaining:
+            return Verdict.DRIFT
+        if self.problem:
+            return Verdict.UNVERIFIED
+        return Verdict.REPAIRED if self.drift else Verdict.CLEAN
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from datetime import datetime
 
 from lunshare.agent.backends import Backends, NodeBackend
 from lunshare.agent.db import attachments, volumes
@@ -28,8 +29,14 @@ Lines = list[HostAccess]
 class Hosts:
     """The hosts of this node's volumes."""
 
-    def __init__(self, db: Database, backends: Backends) -> None:
-        self._db, self._backends = db, backends
+    def __init__(
+        self,
+        db: Database,
+        backends: Backends,
+        verified_at: Callable[[str], datetime | None],
+    ) -> None:
+        """``verified_at`` returns when a volume's target was last found right."""
+        self._db, self._backends, self._verified_at = db, backends, verified_at
 
     def list(self, ctx: RequestContext, volume_id: str | None = None) -> Lines:
         """Return the hosts of one volume, or of all; a line for each attachment.
@@ -43,7 +50,11 @@ class Hosts:
         lines: Lines = []
         for volume in self._read_volumes(rows.keys() | live.keys()):
             export, why = live.get(volume.id), unread.get(volume.backend)
-            lines += compare(volume, rows.get(volume.id, ()), export, why)
+            verified = self._verified_at(volume.id)
+            lines += [
+                replace(line, verified_at=verified)
+                for line in compare(volume, rows.get(volume.id, ()), export, why)
+            ]
         return lines
 
     def _read_rows(self, volume_id: str | None) -> tuple[ByVolume, Names]:
@@ -111,6 +122,7 @@ def compare(
             mode=row.mode,
             status=row.status,
             lease=lease_terms.state(row),
+            fence=_fence(row),
             problem=unread or _disagreement(mode, line.allowed, export),
         )
     for initiator in sorted(live.keys() - {row.initiator for row in rows}):
@@ -135,6 +147,12 @@ def _disagreement(
     return ""
 
 
+def _fence(row: Attachment) -> str | None:
+    if row.is_fencing:
+        return "fence pending"
+    return "fenced" if row.is_fenced else None
+
+
 def _live_line(
     volume: Volume, initiator: str, seen: LiveConnector | None, unread: str | None
 ) -> HostAccess:
@@ -146,4 +164,5 @@ def _live_line(
         allowed=seen.mode if seen else None,
         sessions=None if unread else seen.sessions if seen else 0,
         addresses=seen.addresses if seen else (),
+        refused_mib=seen.refused_mib if seen else None,
     )

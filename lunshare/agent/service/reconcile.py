@@ -3,9 +3,9 @@
 """Make the live node equal to the database, at start and on a timer.
 
 Rows in the middle of an operation are finished by the functions that requests run.
-The wanted access is applied to every volume that has or may have hosts. What
-lunshare created and has no row is reported and not changed: an empty database must
-not close the access of a live node.
+The wanted access is applied to every volume that has or may have hosts, and what has
+drifted meanwhile is noted by its kind. What lunshare created and has no row is reported
+and not changed: an empty database must not close the access of a live node.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from lunshare.agent.service.attachments.leases import Leases
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.orphans import inventory
 from lunshare.agent.service.recovery import Recovery
+from lunshare.agent.service.verifier import Verifier
 from lunshare.agent.volume_locks import VolumeLocks
 
 LOG = log.getLogger(__name__)
@@ -66,6 +67,7 @@ class Reconciler:
         locks: VolumeLocks,
         *,
         access: Access,
+        verifier: Verifier,
         handovers: Handovers,
         fences: Fences,
         leases: Leases,
@@ -78,6 +80,7 @@ class Reconciler:
         self._db, self._backends, self._locks = db, backends, locks
         self._access, self._node, self._recovery = access, node, recovery
         self._handovers, self._fences, self._leases = handovers, fences, leases
+        self._verifier = verifier
         self._one_run = threading.Lock()
 
     def run(
@@ -101,6 +104,7 @@ class Reconciler:
                 progress(done, len(work))
                 self._apply(volume_id, result)
             progress(len(work), len(work))
+            self._verifier.forget_others(work)
             self._recover(result)
             self._report(result)
             took = time.monotonic() - began
@@ -164,7 +168,7 @@ class Reconciler:
                 raise
             except BackendFailed as error:
                 result.failed.append(f"attachment {row.id}: {error}")
-        _, changed = self._access.apply(volume)
+        changed = self._verifier.settle(volume)
         result.changed += [f"volume {volume.id}: {what}" for what in changed]
         self._handovers.finish(volume.id)
 
@@ -192,15 +196,21 @@ class Reconciler:
             result.failed.append(f"{name}: failed unexpectedly")
 
     def _report(self, result: ReconcileResult) -> None:
+        """Log it, and let the health name it with the drift that is left.
+
+        That has a line in the log from when it was found.
+        """
         for sentence in result.changed:
             LOG.warning("reconcile changed: %s", sentence)
         for sentence in result.failed:
             LOG.error("reconcile failed: %s", sentence)
-        unknown = tuple(sorted(set(result.unknown)))
+        drift, foreign = self._verifier.remaining()
+        unknown = tuple(sorted({*result.unknown, *foreign}))
         if unknown != self._node.health().unknown:
             for sentence in unknown:
                 LOG.warning("reconcile did not touch: %s", sentence)
-        self._node.note_reconciled(tuple(sorted(set(result.failed))), unknown)
+        failed = tuple(sorted({*result.failed, *drift}))
+        self._node.note_reconciled(failed, unknown)
 
 
 def _is_unanswered(row: Attachment) -> bool:

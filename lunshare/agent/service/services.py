@@ -32,6 +32,7 @@ from lunshare.agent.service.types.qos import Qos
 from lunshare.agent.service.types.type_access import TypeAccess
 from lunshare.agent.service.types.type_encryption import TypeEncryption
 from lunshare.agent.service.types.types import Types
+from lunshare.agent.service.verifier import Verifier
 from lunshare.agent.service.volumes.extend import VolumeExtender
 from lunshare.agent.service.volumes.manage import ManagedDisks
 from lunshare.agent.service.volumes.metadata import VolumeMetadata
@@ -64,6 +65,7 @@ class Services:
     scheduler: Scheduler
     messages: Messages
     hosts: Hosts
+    verifier: Verifier
     orphans: Orphans
     status_resetter: StatusResetter
     snapshot_resetter: SnapshotResetter

@@ -56,6 +56,11 @@ _EXTENSIONS: tuple[tuple[str, str, str], ...] = (
         "HostFences",
         "/lunshare/fences: the access of a host to every volume is taken",
     ),
+    (
+        "lunshare-verify",
+        "TargetVerification",
+        "POST /lunshare/verify: the live targets are compared with the database",
+    ),
     ("os-hosts", "Hosts", "hosts, and what projects have on them"),
     ("qos-specs", "Qos_specs_manage", "limits of volume types"),
     ("os-quota-class-sets", "QuotaClasses", "quotas of every project"),

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What an operator asks of this node: hosts, orphans, wipes. Cinder has none of these.
+"""What an operator asks of this node: hosts, drift, orphans, wipes. Cinder has none.
 
 A host has volumes, each in a mode and with a session. An orphan has a name of lunshare
 and no row. A wipe is of a deleted volume.
@@ -22,6 +22,17 @@ def hosts(call: Call) -> Answer:
     parameters = query.only(call.query, "volume_id")
     rows = call.services.hosts.list(call.ctx, parameters.get("volume_id"))
     return Answer(200, {"hosts": [operator_views.host(row) for row in rows]})
+
+
+def verify(call: Call) -> Answer:
+    """POST /lunshare/verify: compare the live targets with the database
+
+    Of all volumes with hosts, or of one. With ``repair`` what differs is put right.
+    """
+    fields = schemas.VERIFY.read(call)["verify"]
+    repair = fields.get("repair", False)
+    targets = call.services.verifier.verify(call.ctx, fields.get("volume_id"), repair)
+    return Answer(200, {"verify": operator_views.verification(targets)})
 
 
 def orphans(call: Call) -> Answer:

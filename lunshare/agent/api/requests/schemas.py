@@ -340,6 +340,22 @@ FENCE = Form(
     }
 )
 
+VERIFY = Form(
+    {
+        microversions.MIN: _object(
+            {
+                "verify": _object(
+                    {
+                        "volume_id": _UUID,
+                        "repair": {**_BOOLEAN, "type": "boolean"},
+                    }
+                )
+            },
+            ("verify",),
+        )
+    }
+)
+
 SERVICE = Form({microversions.MIN: _object(_SERVICE, ("host",))})
 
 SERVICE_REASON = Form(

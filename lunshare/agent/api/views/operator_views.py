@@ -4,12 +4,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from lunshare.agent.model.operator_records import HostAccess, Orphan
+from lunshare.agent.model.operator_records import (
+    HostAccess,
+    Orphan,
+    Verdict,
+    Verification,
+)
 from lunshare.agent.model.qos_table import QosSpecs
 from lunshare.agent.model.quota_table import Quota
 from lunshare.agent.model.records import ServiceState
@@ -32,8 +38,39 @@ def host(host_access: HostAccess) -> View:
         "allowed": host_access.allowed,
         "sessions": host_access.sessions,
         "addresses": list(host_access.addresses),
+        "refused_mib": host_access.refused_mib,
+        "fence": host_access.fence,
+        "verified_at": _time(host_access.verified_at),
         "problem": host_access.problem or None,
         "lease": host_access.lease and asdict(host_access.lease),
+    }
+
+
+def verification(found: Sequence[Verification]) -> View:
+    """Show how many targets were compared, and each that is not as it should be."""
+    counts = Counter(target.verdict.value for target in found)
+    shown = [target for target in found if target.verdict is not Verdict.CLEAN]
+    return {
+        "counts": {verdict.value: counts[verdict.value] for verdict in Verdict},
+        "targets": [_target(target) for target in shown],
+    }
+
+
+def _target(target: Verification) -> View:
+    return {
+        "volume_id": target.volume_id,
+        "status": target.verdict,
+        "compared_at": _time(target.at),
+        "drift": [
+            {
+                "kind": drift.kind,
+                "initiator": drift.initiator,
+                "what": drift.what,
+                "left": drift in target.remaining,
+            }
+            for drift in target.drift
+        ],
+        "problem": target.problem or None,
     }
 
 

@@ -40,6 +40,7 @@ from lunshare.agent.service.driver_values import driver_volume
 from lunshare.agent.service.instance_gate import Check
 from lunshare.agent.service.types import qos
 from lunshare.drivers import writers
+from lunshare.drivers.drifts import Drift
 from lunshare.drivers.writers import WritersPolicy
 
 LOG = log.getLogger(__name__)
@@ -81,6 +82,17 @@ class Access:
         with backend.for_access(only, accesses) as drivers:
             changed = drivers.apply(exported, accesses, wanted.only)
         return wanted, changed
+
+    def compare(self, volume: Volume) -> tuple[Drift, ...]:
+        """Return how the live export differs from what ``apply`` would make of it.
+
+        :raises BackendFailed: it could not be read.
+        """
+        with self._db.reading() as connection:
+            accesses = read_wanted(connection, volume.id, None).accesses
+        exported = driver_volume(volume, bool(accesses) and self._reserves(volume))
+        with self._backends[volume.backend].for_request() as drivers:
+            return drivers.compare(exported, accesses)
 
     def _reserves(self, volume: Volume) -> bool:
         """Whether the volume's type lets its hosts use SCSI reservations."""

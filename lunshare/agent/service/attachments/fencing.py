@@ -93,6 +93,11 @@ class Fences:
         self._db, self._access, self._locks = db, access, locks
         self._backends, self._jobs = backends, jobs
         self._patient = Limit(patient)
+        self._opening: set[str] = set()
+
+    def opening(self) -> frozenset[str]:
+        """The attachments whose fence has ended, and that are not open again yet."""
+        return frozenset(self._opening)
 
     def list(self, ctx: RequestContext) -> list[HostFence]:
         """Return every fence, with its proof for each volume."""
@@ -150,6 +155,7 @@ class Fences:
             names = {host, *_names(host_fences.of_host(connection, host))}
             host_fences.remove(connection, host)
             rows = self._write_taken(connection, names)
+            self._opening.update(row.id for row in rows)
         jobs = self._settle(rows, seconds)
         with self._db.reading() as connection:
             shown = [
@@ -170,10 +176,13 @@ class Fences:
         """
         with self._db.reading() as connection:
             row = attachments.get(connection, attachment_id)
-        if row is None:
-            return
-        with self._locks.volume(row.volume_id, f"the fence of {row.initiator}"):
-            self.settle_locked(attachment_id)
+        try:
+            if row is not None:
+                purpose = f"the fence of {row.initiator}"
+                with self._locks.volume(row.volume_id, purpose):
+                    self.settle_locked(attachment_id)
+        finally:
+            self._opening.discard(attachment_id)
 
     def settle_locked(self, attachment_id: str) -> None:
         """Do what ``settle`` does, for a caller that has the lock of the volume.

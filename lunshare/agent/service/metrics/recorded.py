@@ -21,6 +21,8 @@ from prometheus_client import (
 )
 from prometheus_client.registry import Collector
 
+from lunshare.drivers.drifts import DriftKind
+
 # Otherwise every counter has a second series, the time of its first event.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
@@ -99,6 +101,13 @@ class Recorded:
             ("kind",),
             registry=registry,
         )
+        self._kinds = Counter(
+            "lunshare_drift",
+            "Differences of a target from the database that no operation has made, by"
+            " kind, each counted when it was found.",
+            ("kind",),
+            registry=registry,
+        )
         self._reconciled = Gauge(
             "lunshare_reconcile_last_success_timestamp_seconds",
             "When the last reconcile ended, 0 before the first.",
@@ -119,6 +128,8 @@ class Recorded:
         """
         for kind in ("changed", "failed"):
             self._drift.labels(kind)
+        for drift_kind in DriftKind:
+            self._kinds.labels(drift_kind.value)
         for task in tasks:
             self._task_failures.labels(task)
         for backend in backends:
@@ -156,6 +167,10 @@ class Recorded:
     def task_failed(self, task: str) -> None:
         """Count a failure of a timer, or of a wipe."""
         self._task_failures.labels(task).inc()
+
+    def drifted(self, kind: str) -> None:
+        """Count a difference of a target that was found."""
+        self._kinds.labels(kind).inc()
 
     def reconciled(self, changed: int, failed: int, seconds: float) -> None:
         """Note a reconcile that has ended, and how many differences it found."""
