@@ -28,6 +28,7 @@ _PARTS = (
     ("quick-batch", "A thousand hosts on one LUN: the quick guest"),
     ("quick-lvm", "Knowing how full LVM is: the quick guest"),
     ("quick-verbs", "Beside LVM's own commands: the quick guest"),
+    ("quick-verify", "Verifying targets: the quick guest"),
     ("quick-copies", "Copies beside dd: the quick guest"),
     ("cinder", "Beside Cinder's LVM driver, under one cinder-volume: the quick guest"),
 )
