@@ -23,7 +23,8 @@ from lunshare.agent.model.errors import AgentError, BackendFailed, BackendUnavai
 from lunshare.agent.model.operator_records import Verification
 from lunshare.agent.model.records import Attachment, RequestContext, Volume
 from lunshare.agent.model.states import WANTED
-from lunshare.agent.service.attachments.access import Access
+from lunshare.agent.service.attachments.access import Access, read_wanted
+from lunshare.agent.service.driver_values import driver_volume
 from lunshare.agent.volume_locks import VolumeLocks
 from lunshare.drivers.drifts import Drift
 
@@ -165,7 +166,7 @@ class Verifier:
         The rows are read last: what a fence, which commits without the lock, has begun
         or ended meanwhile is no drift either.
         """
-        drifts = self._access.compare(volume)
+        drifts = self._differences(volume)
         with self._db.reading() as connection:
             rows = attachments.of_volume(connection, volume.id)
         busy = unfinished(rows, self._opening())
@@ -177,6 +178,14 @@ class Verifier:
         if not remaining:
             self._clean[volume.id] = verification.at
         return verification
+
+    def _differences(self, volume: Volume) -> tuple[Drift, ...]:
+        """Return how the live export differs from what ``apply`` would make of it."""
+        with self._db.reading() as connection:
+            accesses = read_wanted(connection, volume.id, None).accesses
+        reserves = bool(accesses) and self._access.reserves(volume)
+        with self._backends[volume.backend].for_request() as drivers:
+            return drivers.compare(driver_volume(volume, reserves), accesses)
 
     def _note(
         self, volume_id: str, remaining: tuple[Drift, ...], before: Verification | None

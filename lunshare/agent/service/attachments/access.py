@@ -40,7 +40,6 @@ from lunshare.agent.service.driver_values import driver_volume
 from lunshare.agent.service.instance_gate import Check
 from lunshare.agent.service.types import qos
 from lunshare.drivers import writers
-from lunshare.drivers.drifts import Drift
 from lunshare.drivers.writers import WritersPolicy
 
 LOG = log.getLogger(__name__)
@@ -78,23 +77,12 @@ class Access:
             with self._db.reading() as connection:
                 wanted = read_wanted(connection, volume.id, only)
         accesses, backend = wanted.accesses, self._backends[volume.backend]
-        exported = driver_volume(volume, bool(accesses) and self._reserves(volume))
+        exported = driver_volume(volume, bool(accesses) and self.reserves(volume))
         with backend.for_access(only, accesses) as drivers:
             changed = drivers.apply(exported, accesses, wanted.only)
         return wanted, changed
 
-    def compare(self, volume: Volume) -> tuple[Drift, ...]:
-        """Return how the live export differs from what ``apply`` would make of it.
-
-        :raises BackendFailed: it could not be read.
-        """
-        with self._db.reading() as connection:
-            accesses = read_wanted(connection, volume.id, None).accesses
-        exported = driver_volume(volume, bool(accesses) and self._reserves(volume))
-        with self._backends[volume.backend].for_request() as drivers:
-            return drivers.compare(exported, accesses)
-
-    def _reserves(self, volume: Volume) -> bool:
+    def reserves(self, volume: Volume) -> bool:
         """Whether the volume's type lets its hosts use SCSI reservations."""
         if volume.volume_type_id is None:
             return False
