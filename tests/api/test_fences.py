@@ -16,41 +16,42 @@ HANGS = DeadlineExceeded("a write in progress", 1.0)
 def test_the_answer_is_the_proof_and_can_be_read_later(api: Api, node: Node) -> None:
     shared = api.type(multiattach="<is> True")["id"]
     volume_id = api.volume(volume_type=shared)["id"]
-    alpha = attached(api, volume_id, "alpha", "rw")
+    omega = attached(api, volume_id, "omega", "rw")
     attached(api, volume_id, "beta", "ro")
     with node.target("api").failures.fail("apply.before", HANGS):
-        pending = api("PUT", f"{PATH}/alpha", {"fence": {}}, status=202)["fence"]
-        assert api("GET", f"{PATH}/alpha")["fence"]["status"] == "fence pending"
+        pending = api("PUT", f"{PATH}/omega", {"fence": {}}, status=202)["fence"]
+        assert api("GET", f"{PATH}/omega")["fence"]["status"] == "fence pending"
     assert pending["status"] == "fence pending"
     (of_volume,) = pending["volumes"]
     assert (of_volume["status"], of_volume["fenced_at"]) == ("fence pending", None)
     assert "a write in progress" in of_volume["reason"]
-    done = api("PUT", f"{PATH}/alpha", {"fence": {"writes_only": False}})["fence"]
-    assert (done["host"], done["fence"], done["status"]) == ("alpha", "all", "fenced")
-    assert done["initiators"] == [initiator("alpha")]
+    done = api("PUT", f"{PATH}/omega", {"fence": {"writes_only": False}})["fence"]
+    assert (done["host"], done["fence"], done["status"]) == ("omega", "all", "fenced")
+    assert done["initiators"] == [initiator("omega")]
     (proof,) = done["volumes"]
     assert proof["fenced_at"] >= done["since"]
     assert proof == {
         "volume_id": volume_id,
-        "attachment_id": alpha,
-        "host": "alpha",
-        "initiator": initiator("alpha"),
+        "attachment_id": omega,
+        "host": "omega",
+        "initiator": initiator("omega"),
         "mode": "rw",
         "status": "fenced",
         "fenced_at": proof["fenced_at"],
         "fencing_generation": 1,
         "reason": None,
     }
-    assert api("GET", f"{PATH}/alpha")["fence"] == done
+    assert api("GET", f"{PATH}/omega")["fence"] == done
     assert api("GET", PATH)["fences"] == [done]
-    assert api("GET", f"/attachments/{alpha}")["attachment"]["fence"] == "fenced"
-    body = {"attachment": {"volume_uuid": volume_id, "connector": connector("alpha")}}
-    assert "unfence alpha" in api.fault(409, "POST", "/attachments", body)
-    opened = api("DELETE", f"{PATH}/alpha")["fence"]
+    assert api("GET", f"/attachments/{omega}")["attachment"]["fence"] == "fenced"
+    body = {"attachment": {"volume_uuid": volume_id, "connector": connector("omega")}}
+    assert "unfence omega" in api.fault(409, "POST", "/attachments", body)
+    opened = api("DELETE", f"{PATH}/omega")["fence"]
     assert (opened["status"], opened["fence"]) == ("unfenced", None)
     assert [each["status"] for each in opened["volumes"]] == ["open"]
-    assert "alpha" in api.fault(404, "GET", f"{PATH}/alpha")
-    assert api("DELETE", f"{PATH}/alpha")["fence"]["volumes"] == []
+    assert "omega" in api.fault(404, "GET", f"{PATH}/omega")
+    again = api("DELETE", f"{PATH}/omega")["fence"]
+    assert again["volumes"] == opened["volumes"], "it looks at the target once more"
 
 
 def test_only_writing_is_taken(api: Api, node: Node) -> None:
