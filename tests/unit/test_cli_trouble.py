@@ -206,7 +206,9 @@ def test_a_signal_leaves_nothing_half_made(
     endpoint: str, node: Node, point: str, number: signal.Signals
 ) -> None:
     faults = node.driver() if point == "create.before" else node.target()
-    command = [*WORDS, "share", "1", "--rw", PAIR, "--endpoint", endpoint]
+    # The tests may run under nohup, which ignores SIGHUP for them and their children.
+    defaults = ("env", "--default-signal=HUP")
+    command = [*defaults, *WORDS, "share", "1", "--rw", PAIR, "--endpoint", endpoint]
     with (
         faults.failures.hold(point) as gate,
         subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as sharing,
