@@ -21,7 +21,7 @@ from typing import Any
 
 from tests.demo import api, killed, table
 from tests.demo.api import Broken
-from tests.demo.hosts import FORBIDDEN, SHARED, Host, Pulse, status
+from tests.demo.hosts import REFUSALS, SHARED, Host, Pulse, status
 from tests.system.lio_hosts import DATA_PROTECT, LoginRefused, Refused
 
 _WRITE_PROTECTED = 0x2700  # SPC-4: additional sense code and its qualifier
@@ -255,7 +255,7 @@ class Story:
             host.log_in(info).logout()
         except LoginRefused as refused:
             why = status(refused)
-            check(why == FORBIDDEN, f"{host.name}'s login failed: {refused}")
+            check(why in REFUSALS, f"{host.name}'s login failed: {refused}")
             return f"status {why:#06x}"
         raise Broken(f"{host.name} has no attachment, and could log in")
 

@@ -26,5 +26,7 @@ def kernel(iqn: str, initiator: str) -> str:
     acl = _ISCSI / iqn / "tpgt_1/acls" / initiator
     if not acl.is_dir():
         return "no ACL"
+    if not (acl / "lun_0").is_dir():
+        return "an ACL without a LUN"
     bit = (acl / "lun_0/write_protect").read_text().strip()
     return f"write_protect={bit} ({_MEANING.get(bit, 'nothing mapped')})"
