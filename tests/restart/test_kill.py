@@ -149,7 +149,9 @@ def _assert_written(node: Node, volume_id: str) -> None:
 
 
 def _new_node(path: Path, section: str = GUARDED) -> Node:
-    return Node(path, backends="fake,other", section=section)
+    # A client waits for its job, however slow a busy machine is (4.6 s were seen).
+    wait = "create_wait = 60"
+    return Node(path, backends="fake,other", section=section, extra=wait)
 
 
 def _assert_next_start_repairs(

@@ -19,6 +19,7 @@ ISCSI, CORE = TARGET / "iscsi", TARGET / "core"
 PREFIX = "iqn.2026-11.io.lunshare:volume-"
 _SESSION = re.compile(r"LIO Session ID: (\d+)")
 _MODES = {"0": "rw", "1": "ro"}
+_LEFT_EMPTY = "(kept: sessions)"
 _FAULT = re.compile(
     r"WARNING: |BUG: |Oops|Call Trace|blocked for more than|refcount_t|corruption"
     r"|general protection|lockup|page allocation failure|Out of memory|UBSAN"
@@ -64,10 +65,17 @@ class Live:
         return self.group / "acls" / initiator
 
     def modes(self) -> dict[str, str | None]:
-        """Initiator to mode; None where no LUN is mapped."""
+        """Initiator to mode; None where no LUN is mapped.
+
+        Without the empty ACLs of readers that had a session when they were detached:
+        a full apply removes these (docs/decisions/0040).
+        """
         with contextlib.suppress(FileNotFoundError):
-            found = sorted(os.listdir(self.group / "acls"))
-            return {name: self._mode(name) for name in found}
+            names = sorted(os.listdir(self.group / "acls"))
+            modes = {name: self._mode(name) for name in names}
+            return {
+                name: m for name, m in modes.items() if m or not self._is_left(name)
+            }
         return {}
 
     def identity(self, initiator: str) -> tuple[int, int, str | None]:
@@ -108,6 +116,12 @@ class Live:
         for store in stores:
             store.rmdir()
             store.parent.rmdir()
+
+    def _is_left(self, initiator: str) -> bool:
+        """Whether it is an empty ACL that stays until the next full apply."""
+        with contextlib.suppress(OSError):
+            return (self.acl(initiator) / "tag").read_text().strip() == _LEFT_EMPTY
+        return False
 
     def _mode(self, initiator: str) -> str | None:
         with contextlib.suppress(OSError):
