@@ -158,7 +158,7 @@ images: ## build the lab's guests into its cache, once; nothing on a machine tha
 
 # The lanes of tests/system/lanes.py, each in a quick guest; tests/system/run.
 thin-1 thin-2 thick-1 thick-2 node-1 node-2:
-	tests/lab/run --kernel uml -- python -m tests.system.suite /build $@ $(if $(SEED),--fuzz-seed=$(SEED))
+	tests/lab/run --kernel uml -- python -m tests.system.suite /build $@
 
 judged: ## the system tests that every run must pass on the stock kernel 6.1; nothing on a machine that is a storage node
 	@[ -S /run/lunshare/helper.sock ] || tests/system/run --kernel 6.1 judged

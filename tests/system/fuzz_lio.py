@@ -13,7 +13,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -66,7 +66,6 @@ _LEAST = {
 def test_random_pdus_harm_nobody(
     make: Make,
     request: pytest.FixtureRequest,
-    record_property: Callable[[str, object], None],
 ) -> None:
     wanted: int = request.config.getoption("--fuzz-commands")
     chosen = request.config.getoption("--fuzz-seed")
@@ -77,12 +76,13 @@ def test_random_pdus_harm_nobody(
     _run(nodes, seed + 1, 1000, found)  # the caches grow once
     before = _available()
     seen = _run(nodes, seed, wanted, found)
-    record_property("fuzz", f"PDUs of hosts, seed {seed}: {seen}")
+    tried = request.node.user_properties
+    tried.append(("fuzz", f"PDUs of hosts, seed {seed}: {seen}"))
     seen.check(wanted)
     assert changed(nodes[0], contents[0]) == [], seen
     until(lambda: before - _available() < _LEAK, "the memory is free again", 60)
     kept = _detach(nodes)
-    record_property("fuzz", f"seed {seed}: ACLs that the kernel keeps: {kept}")
+    tried.append(("fuzz", f"seed {seed}: ACLs that the kernel keeps: {kept}"))
     assert next(found) == ""
 
 

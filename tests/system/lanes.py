@@ -53,9 +53,6 @@ _AFTER = "test_after_"  # of a reboot and of a power cut: tests/system/run
 #: The kit on LVM takes longest. It has its own disks, helpers and names, so it can run
 #: beside the tests of the installed node.
 _KIT = HERE / "test_lvm_conformance.py"
-#: Random PDUs: last in the shortest lane, since what they leave in the kernel stays.
-#: On a stock kernel they run alone: `make fuzz-hosts`.
-FUZZ = HERE / "fuzz_lio.py"
 
 
 def is_uml() -> bool:
@@ -71,8 +68,7 @@ def selected(lane: str) -> list[str]:
         case "thin-1" | "thin-2" | "thick-1" | "thick-2":
             kind, _, part = lane.partition("-")
             found = (name for name, file in _kit() if (file in KIT_2) == (part == "2"))
-            tests = [f"{_KIT}::Test{kind.title()}::{name}" for name in found]
-            return [*tests, str(FUZZ)] if lane == "thin-2" else tests
+            return [f"{_KIT}::Test{kind.title()}::{name}" for name in found]
         case "node-1" | "node-2":
             second = lane == "node-2"
             return [str(f) for f in _of_node() if (f.stem in NODE_2) == second]

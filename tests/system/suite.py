@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run lanes of the system tests in parallel; then print how many tests there were.
 
-``python -m tests.system.suite DIRECTORY [LANE...] [--fuzz-seed=N]`` writes a report
-(JUnit XML) for each lane to the directory. ``lanes.py`` has the lanes.
+``python -m tests.system.suite DIRECTORY [LANE...]`` writes a report (JUnit XML) for
+each lane to the directory. ``lanes.py`` has the lanes.
 """
 
 from __future__ import annotations
@@ -23,20 +23,15 @@ _OUTCOMES = ("failure", "error", "skipped")
 
 def main(argv: list[str]) -> int:
     """Run the lanes, show the first one's output last; 0 when every test has passed."""
-    options = [each for each in argv if each.startswith("-")]
-    directory, *given = [each for each in argv if each not in options]
-    names = given or lanes.STOCK
+    directory, names = Path(argv[0]), argv[1:] or lanes.STOCK
     *beside, last = names
-    reports = {lane: Path(directory) / f"system-{lane}.xml" for lane in names}
-    lines = {lane: [*_pytest(lane, reports[lane]), *options] for lane in names}
-    logs = {
-        lane: (Path(directory) / f"system-{lane}.log").open("w+") for lane in beside
-    }
+    reports = {lane: directory / f"system-{lane}.xml" for lane in names}
+    logs = {lane: (directory / f"system-{lane}.log").open("w+") for lane in beside}
     started = [
-        subprocess.Popen(lines[lane], stdout=log, stderr=log)
+        subprocess.Popen(_pytest(lane, reports[lane]), stdout=log, stderr=log)
         for lane, log in logs.items()
     ]
-    codes = [subprocess.run(lines[last], check=False).returncode]
+    codes = [subprocess.run(_pytest(last, reports[last]), check=False).returncode]
     codes += [each.wait() for each in started]
     for log in logs.values():
         log.seek(0)
