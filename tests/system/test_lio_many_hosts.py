@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -37,6 +38,7 @@ def test_a_detach_costs_the_same_beside_hosts_with_several_sessions(
             host = node.login("b")
             if logs_out:
                 host.logout()
+                _wait_for_no_session(node.acl("b"))
             before, began = helper.calls(), time.monotonic()
             node.apply(only="b", m="ro", **modes)
             assert time.monotonic() - began < _SECONDS
@@ -45,6 +47,12 @@ def test_a_detach_costs_the_same_beside_hosts_with_several_sessions(
             assert node.acl("b").exists() is not logs_out
     few, many = costs
     assert many < few + 10, costs
+
+
+def _wait_for_no_session(acl: Path) -> None:
+    """The kernel answers a logout before it ends the session."""
+    info = acl / "info"
+    until(lambda: info.read_text().startswith("No active"), "the session has ended")
 
 
 @contextlib.contextmanager
