@@ -68,6 +68,8 @@ class RawSession:
     a discovery session. ``answered`` has the target's keys.
     """
 
+    _STAGES = 0x87  # from the operational stage to the end of the login
+
     def __init__(
         self,
         initiator: str,
@@ -204,7 +206,7 @@ class RawSession:
         words += [f"{name}={value}" for name, value in _KEYS.items()]
         text = "\0".join([*words, *keys, ""]).encode()
         isid = bytes([0x80, 0, 0, 0, 0, number])
-        first = bytes([_LOGIN | _IMMEDIATE, 0x87, 0, 0]) + bytes(4) + isid + bytes(2)
+        first = bytes([_LOGIN | _IMMEDIATE, self._STAGES, *bytes(6)]) + isid + bytes(2)
         for _ in range(_ROUNDS):
             numbers = (0, 0, 0, self._command_number, self._status_number)
             self._send(first + struct.pack(">IHHII", *numbers) + bytes(16), b"", text)
@@ -215,6 +217,8 @@ class RawSession:
                 raise ConnectionError(f"login answered {header[36]}/{header[37]}")
             # The target may send keys of its own before it continues.
             if header[1] & _FINAL and header[1] & 3 == _FULL_FEATURE:
+                return
+            if not self._STAGES:
                 return
             text = b""
         raise ConnectionError("the login does not end")
@@ -243,6 +247,12 @@ class RawSession:
                 raise ConnectionError("the target has closed the connection")
             data += more
         return data
+
+
+class UnfinishedLogin(RawSession):
+    """A login that stays in its first stage, where the host proves nothing yet."""
+
+    _STAGES = 0
 
 
 def _status(status: int, body: bytes) -> str:

@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import pytest
 from lunshare.drivers.errors import DeadlineExceeded
 from lunshare.helper.lio.backstores import Role, _numbers, name_of
 from tests.stands.waiting import until
+from tests.system.hostile_host import PORTAL
 from tests.system.lio_checks import ONE, TWO, Make, protected, refused
 from tests.system.lio_node import (
     CONFIGFS,
@@ -25,6 +28,7 @@ from tests.system.lio_node import (
     initiator,
     target,
 )
+from tests.system.raw_iscsi import UnfinishedLogin
 
 pytestmark = pytest.mark.system
 pytest_plugins = ["tests.system.lio_fixtures"]
@@ -300,3 +304,18 @@ def test_remove_waits_for_running_writes(helper: HelperProcess, node: Node) -> N
     assert node.on_disk(0) == ONE
     assert not node.group.exists()
     assert not list(CONFIGFS.glob(f"core/*/{node.name}"))
+
+
+def test_a_login_that_does_not_end_delays_a_remove_to_its_deadline_only(
+    helper: HelperProcess, node: Node
+) -> None:
+    """The kernel waits for such a login before it removes the ACL: 15 s (7.2)."""
+    node.apply(a="rw")
+    impatient = target(helper, deadline=2.0)
+    with contextlib.closing(UnfinishedLogin(initiator("a"), node.iqn, PORTAL)):
+        began = time.monotonic()
+        with pytest.raises(DeadlineExceeded, match="removing the ACLs"):
+            impatient.remove(node.id)
+        assert time.monotonic() - began < 2 * 2.0
+    node.driver.remove(node.id)
+    assert not node.backstores()

@@ -21,7 +21,7 @@ from lunshare.drivers.errors import InvalidValue, TargetFailed
 from lunshare.drivers.protocol import export_paths
 from lunshare.drivers.values import Disk, DiskKind, Portal, iscsi_name
 from lunshare.helper import disk_paths
-from lunshare.helper.lio import acls, backstores, kept_acls, reservations
+from lunshare.helper.lio import acls, backstores, kept_acls
 from lunshare.helper.lio.backstores import Role
 from lunshare.helper.lio.configfs import (
     create_object,
@@ -351,13 +351,11 @@ def _disable(target: Target) -> None:
 def _remove_objects(target: Target, lock: TimedLock) -> list[str]:
     emptied = kept_acls.reasons(target) and not names(target.group + "/lun")
     _wait_for_sessions(target, lock, 0.0 if emptied else _END_SECONDS)
-    for initiator in target.acls():
-        acls.unmap(target.acl(initiator))
-        reservations.end_moved(target, initiator)
+    lock.run_step(f"unmapping the hosts of {target.name}", kept_acls.unmap_all, target)
     for lun in names(target.group + "/lun"):
         path = f"{target.group}/lun/{lun}"
         lock.run_step(f"closing {lun} of {target.name}", _remove_lun, path)
-    kept_acls.end_all(target)
+    lock.run_step(f"removing the ACLs of {target.name}", kept_acls.end_all, target)
     for portal in names(target.group + "/np"):
         remove_object(f"{target.group}/np/{portal}")
     if hosts := target.acls():

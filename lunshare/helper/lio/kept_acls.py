@@ -89,8 +89,21 @@ def sessions(target: Target, hosts: Iterable[str]) -> int:
     return sum(acls.in_session(target.acl(host)) for host in hosts)
 
 
+def unmap_all(target: Target) -> None:
+    """Remove every mapped LUN of a target where nobody can log in.
+
+    This may wait for ever, after a registration with SPEC_I_PT.
+    """
+    for initiator in target.acls():
+        acls.unmap(target.acl(initiator))
+        reservations.end_moved(target, initiator)
+
+
 def end_all(target: Target) -> None:
-    """Remove or keep each ACL of a target without LUNs, where nobody can log in."""
+    """Remove or keep each ACL of a target without LUNs, where nobody can log in.
+
+    This waits for a login that has begun: the kernel ends it after 15 s.
+    """
     for acl in map(target.acl, target.acls()):
         if not target.sessions():
             _removed(acl)
