@@ -299,7 +299,7 @@ def _end_and_unmap(acl: str, lock: TimedLock) -> None:
     """Refuse logins, end the sessions, then remove the mapped LUNs.
 
     A login that had passed CHAP before logins were refused may become a session
-    meanwhile, so the sessions are checked again.
+    meanwhile, so the sessions are checked again, and once more without the LUN.
     """
     _refuse_logins(acl)
     if not is_idle(acl):
@@ -307,6 +307,8 @@ def _end_and_unmap(acl: str, lock: TimedLock) -> None:
     while in_session(acl) and not is_dead(acl):
         _end_sessions(acl, lock)
     unmap(acl)
+    while in_session(acl) and not is_dead(acl):  # it reads the kernel's bytes (0013)
+        _end_sessions(acl, lock)
 
 
 def _refuse_logins(acl: str) -> None:
