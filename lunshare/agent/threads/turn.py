@@ -2,50 +2,43 @@
 # SPDX-License-Identifier: Apache-2.0
 """Threads that answer requests, of which one has the turn: it runs.
 
-Python runs one thread at a time. Where many can run, each system call hands the
-interpreter to another one: 2.0 ms of CPU for a request instead of 0.7 (32 clients that
-show a volume, 2 cores, Python 3.11). So a thread takes the turn before it works, and
-gives it back while it waits. The turn is for speed only: one that is older than
-MAX_TURN does not count, so a thread that hangs stops nobody.
+Where many Python threads can run, each system call hands the interpreter to another
+one: 2.0 ms of CPU for a request instead of 0.7 (32 clients that show a volume). So a
+thread takes the turn before it works, and gives it back while it waits.
 """
 
 from __future__ import annotations
 
-import math
-import time
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
 from threading import Lock, Thread, get_ident
+from time import monotonic
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
-MAX_TURN = 0.1  # seconds after which a turn does not count any more
+MAX_TURN = 0.1  # seconds; an older turn does not count, so who hangs stops nobody
 
 
 class Turn:
     """What one thread has at a time; who has waited longest is next."""
 
     def __init__(self) -> None:
-        self._mutex = Lock()
+        self._mutex, self._end = Lock(), 0.0
         self._owner: int | None = None
-        self._since = 0.0
-        self._queue: deque[tuple[int, Lock]] = deque()
+        self._queue: OrderedDict[Lock, int] = OrderedDict()
 
-    def take(self, until: float = math.inf) -> None:
+    def take(self, until: float = float("inf")) -> None:
         """Return when the calling thread has the turn, or at ``until`` (monotonic)."""
-        wakeup = Lock()
-        wakeup.acquire()
-        place = (get_ident(), wakeup)
+        (wakeup := Lock()).acquire()
         with self._mutex:
-            self._queue.append(place)
+            self._queue[wakeup] = get_ident()
             self._pass_on()
-        while not wakeup.acquire(timeout=_wait_seconds(until)):
+        while not wakeup.acquire(timeout=min(MAX_TURN, max(0, until - monotonic()))):
             with self._mutex:
                 self._pass_on()
-                if time.monotonic() >= until and place in self._queue:
-                    self._queue.remove(place)
+                if monotonic() >= until and self._queue.pop(wakeup, 0):
                     return
 
     def give_back(self) -> bool:
@@ -57,15 +50,10 @@ class Turn:
             return is_owner
 
     def _pass_on(self) -> None:
-        is_late = time.monotonic() - self._since > MAX_TURN
-        if self._queue and (self._owner is None or is_late):
-            self._owner, wakeup = self._queue.popleft()
-            self._since = time.monotonic()
+        if self._queue and (self._owner is None or monotonic() > self._end):
+            wakeup, self._owner = self._queue.popitem(last=False)
+            self._end = monotonic() + MAX_TURN
             wakeup.release()
-
-
-def _wait_seconds(until: float) -> float:
-    return min(MAX_TURN, max(0.0, until - time.monotonic()))
 
 
 _TURN = Turn()
@@ -109,17 +97,14 @@ class Workers(Generic[Item]):
         for _ in self._threads:
             self.put(None)
         for thread in self._threads:
-            thread.join(max(0.0, until - time.monotonic()))
+            thread.join(max(0.0, until - monotonic()))
         return not any(thread.is_alive() for thread in self._threads)
 
     def _run(self) -> None:
-        while (item := self._next_item()) is not None:
+        while True:
+            with self._door:  # one idle thread waits for an item, then for its turn
+                if (item := self._items.get()) is None:
+                    return
+                _TURN.take()
             self._work(item)
             _TURN.give_back()
-
-    def _next_item(self) -> Item | None:
-        """Behind the door, one idle thread waits for an item and for its turn."""
-        with self._door:
-            if (item := self._items.get()) is not None:
-                _TURN.take()
-            return item
