@@ -4,39 +4,50 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+import dataclasses
+from typing import Any, ClassVar, dataclass_transform
 
 
+@dataclass_transform(eq_default=False)
 class DriverError(Exception):
-    """Base of all errors of drivers; callers may compare ``code``, which is stable."""
+    """Base of all errors of drivers; callers may compare ``code``, which is stable.
 
-    code = "driver-failed"
+    A class declares its fields, the arguments of its constructor, and its sentence,
+    which has their names in braces.
+    """
 
-    #: The names of its attributes, which are those of its constructor's arguments. They
-    #: are sent by name (lunshare.drivers.protocol.messages).
+    code: ClassVar[str] = "driver-failed"
+    SENTENCE: ClassVar[str] = ""
+
+    #: The names of its fields. They are sent by name (protocol.messages).
     FIELDS: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        made: Any = dataclasses.dataclass(eq=False, repr=False)(cls)
+        if "FIELDS" not in vars(cls):
+            cls.FIELDS = tuple(field.name for field in dataclasses.fields(made))
+
+    def __post_init__(self) -> None:
+        super().__init__(self.SENTENCE.format(**vars(self)))
 
 
 class InvalidValue(DriverError, ValueError):
     """A value does not have its form. Correct the input; a retry does not help."""
 
     code = "invalid-value"
-    FIELDS: ClassVar[tuple[str, ...]] = ("name", "value", "remedy")
-
-    def __init__(self, name: str, value: object, remedy: str) -> None:
-        super().__init__(f"{name} {value!r} is not valid: {remedy}")
-        self.name, self.value, self.remedy = name, value, remedy
+    SENTENCE = "{name} {value!r} is not valid: {remedy}"
+    name: str
+    value: object
+    remedy: str
 
 
 class Misconfigured(DriverError):
     """An option or the node is wrong. The operator corrects it and restarts."""
 
     code = "misconfigured"
-    FIELDS: ClassVar[tuple[str, ...]] = ("what", "remedy")
-
-    def __init__(self, what: str, remedy: str) -> None:
-        super().__init__(f"{what}: {remedy}")
-        self.what, self.remedy = what, remedy
+    SENTENCE = "{what}: {remedy}"
+    what: str
+    remedy: str
 
 
 class StorageLost(Misconfigured):
@@ -53,94 +64,77 @@ class UnknownDisk(DriverError):
     """The backend has no disk for this volume."""
 
     code = "unknown-disk"
-    FIELDS: ClassVar[tuple[str, ...]] = ("volume_id",)
-
-    def __init__(self, volume_id: str) -> None:
-        super().__init__(
-            f"volume {volume_id} has no disk on this backend: bring its disk back, or"
-            " delete its attachments and then the volume"
-        )
-        self.volume_id = volume_id
+    SENTENCE = (
+        "volume {volume_id} has no disk on this backend: bring its disk back, or"
+        " delete its attachments and then the volume"
+    )
+    volume_id: str
 
 
 class UnknownSnapshot(DriverError):
     """The backend has no such snapshot."""
 
     code = "unknown-snapshot"
-    FIELDS: ClassVar[tuple[str, ...]] = ("snapshot_id",)
-
-    def __init__(self, snapshot_id: str) -> None:
-        super().__init__(f"snapshot {snapshot_id} is not on this backend")
-        self.snapshot_id = snapshot_id
+    SENTENCE = "snapshot {snapshot_id} is not on this backend"
+    snapshot_id: str
 
 
 class LostSnapshot(UnknownSnapshot):
     """The snapshot exists, but its bytes are lost. Delete it; create another."""
 
     code = "lost-snapshot"
-    FIELDS: ClassVar[tuple[str, ...]] = ("snapshot_id", "why")
-
-    def __init__(self, snapshot_id: str, why: str) -> None:
-        DriverError.__init__(
-            self, f"snapshot {snapshot_id} has lost its bytes: {why}; delete it"
-        )
-        self.snapshot_id, self.why = snapshot_id, why
+    SENTENCE = "snapshot {snapshot_id} has lost its bytes: {why}; delete it"
+    why: str
 
 
 class UnknownReference(DriverError):
     """The pool has no disk or snapshot of that name that can be managed."""
 
     code = "unknown-reference"
-    FIELDS: ClassVar[tuple[str, ...]] = ("reference", "why")
-
-    def __init__(self, reference: str, why: str) -> None:
-        super().__init__(f"{reference!r} cannot be managed: {why}")
-        self.reference, self.why = reference, why
+    SENTENCE = "{reference!r} cannot be managed: {why}"
+    reference: str
+    why: str
 
 
 class DiskBusy(DriverError):
     """The disk is open. Stop what uses it, then try again."""
 
     code = "disk-busy"
-    FIELDS: ClassVar[tuple[str, ...]] = ("volume_id", "why")
-
-    def __init__(self, volume_id: str, why: str) -> None:
-        super().__init__(f"volume {volume_id} is in use: {why}")
-        self.volume_id, self.why = volume_id, why
+    SENTENCE = "volume {volume_id} is in use: {why}"
+    volume_id: str
+    why: str
 
 
 class NoSpace(DriverError):
     """The pool has too little free space. Nothing was created."""
 
     code = "no-space"
-    FIELDS: ClassVar[tuple[str, ...]] = ("pool", "why")
-
-    def __init__(self, pool: str, why: str) -> None:
-        super().__init__(f"pool {pool} has no free space: {why}")
-        self.pool, self.why = pool, why
+    SENTENCE = "pool {pool} has no free space: {why}"
+    pool: str
+    why: str
 
 
 class Unsupported(DriverError):
     """The driver does not support this operation; it has changed nothing."""
 
     code = "unsupported"
-    FIELDS: ClassVar[tuple[str, ...]] = ("what", "remedy")
-
-    def __init__(self, what: str, remedy: str) -> None:
-        super().__init__(f"{what} is not supported: {remedy}")
-        self.what, self.remedy = what, remedy
+    SENTENCE = "{what} is not supported: {remedy}"
+    what: str
+    remedy: str
 
 
 class CommandFailed(DriverError):
     """A command failed. The same call may be repeated."""
 
     code = "command-failed"
-    FIELDS: ClassVar[tuple[str, ...]] = ("argv", "exit_code", "stderr")
+    argv: tuple[str, ...]
+    exit_code: int
+    stderr: str
 
-    def __init__(self, argv: tuple[str, ...], exit_code: int, stderr: str) -> None:
-        program, why = argv[0], stderr.strip()
-        super().__init__(f"{program} exited {exit_code}: {why}; {' '.join(argv)}")
-        self.argv, self.exit_code, self.stderr = argv, exit_code, stderr
+    def __post_init__(self) -> None:
+        program, why = self.argv[0], self.stderr.strip()
+        text = f"{program} exited {self.exit_code}: {why}; {' '.join(self.argv)}"
+        Exception.__init__(self, text)
 
 
 class TargetFailed(DriverError):
@@ -150,64 +144,51 @@ class TargetFailed(DriverError):
     """
 
     code = "target-failed"
-    FIELDS: ClassVar[tuple[str, ...]] = ("volume_id", "why")
-
-    def __init__(self, volume_id: str, why: str) -> None:
-        super().__init__(f"the target of volume {volume_id} refused: {why}")
-        self.volume_id, self.why = volume_id, why
+    SENTENCE = "the target of volume {volume_id} refused: {why}"
+    volume_id: str
+    why: str
 
 
 class HelperRefused(DriverError):
     """The root helper's rules forbid this request. The caller has a fault."""
 
     code = "helper-refused"
-    FIELDS: ClassVar[tuple[str, ...]] = ("what", "why")
-
-    def __init__(self, what: str, why: str) -> None:
-        super().__init__(f"the root helper refused {what}: {why}")
-        self.what, self.why = what, why
+    SENTENCE = "the root helper refused {what}: {why}"
+    what: str
+    why: str
 
 
 class HelperUnreachable(DriverError):
     """No answer from the root helper's socket. Start its unit, then try again."""
 
     code = "helper-unreachable"
-    FIELDS: ClassVar[tuple[str, ...]] = ("path", "why")
-
-    def __init__(self, path: str, why: str) -> None:
-        super().__init__(
-            f"the root helper does not answer ({why}) at {path}:"
-            " systemctl restart lunshare-helper.socket lunshare-helper.service, and see"
-            " their journal"
-        )
-        self.path, self.why = path, why
+    SENTENCE = (
+        "the root helper does not answer ({why}) at {path}:"
+        " systemctl restart lunshare-helper.socket lunshare-helper.service, and see"
+        " their journal"
+    )
+    path: str
+    why: str
 
 
 class HelperBusy(DriverError):
     """The root helper is at its limit; it has started nothing. Try again later."""
 
     code = "helper-busy"
-    FIELDS: ClassVar[tuple[str, ...]] = ("why",)
-
-    def __init__(self, why: str) -> None:
-        super().__init__(f"the root helper is busy: {why}; try again later")
-        self.why = why
+    SENTENCE = "the root helper is busy: {why}; try again later"
+    why: str
 
 
 class HelperForbidden(HelperUnreachable):
     """This user may not open the root helper's socket. Nothing was started."""
 
     code = "helper-forbidden"
-    FIELDS: ClassVar[tuple[str, ...]] = ("path", "user")
-
-    def __init__(self, path: str, user: str) -> None:
-        DriverError.__init__(
-            self,
-            f"user {user} may not use the root helper at {path}: name it in --user of"
-            " lunshare-helper.service and its group in SocketGroup of"
-            " lunshare-helper.socket, then systemctl restart both",
-        )
-        self.path, self.user = path, user
+    SENTENCE = (
+        "user {user} may not use the root helper at {path}: name it in --user of"
+        " lunshare-helper.service and its group in SocketGroup of"
+        " lunshare-helper.socket, then systemctl restart both"
+    )
+    user: str
 
 
 class HelperVersion(HelperUnreachable):
@@ -246,47 +227,36 @@ class DeadlineExceeded(DriverError):
     """
 
     code = "deadline-exceeded"
-    FIELDS: ClassVar[tuple[str, ...]] = ("what", "seconds")
-
-    def __init__(self, what: str, seconds: float) -> None:
-        super().__init__(f"{what} did not finish within {seconds:g} seconds")
-        self.what, self.seconds = what, seconds
+    SENTENCE = "{what} did not finish within {seconds:g} seconds"
+    what: str
+    seconds: float
 
 
 class Stalled(DeadlineExceeded):
     """Work on bytes made no progress for so many seconds, after ``done`` bytes."""
 
     code = "stalled"
-    FIELDS: ClassVar[tuple[str, ...]] = ("what", "seconds", "done")
-
-    def __init__(self, what: str, seconds: float, done: int) -> None:
-        DriverError.__init__(
-            self, f"{what} made no progress for {seconds:g} seconds, after {done} bytes"
-        )
-        self.what, self.seconds, self.done = what, seconds, done
+    SENTENCE = "{what} made no progress for {seconds:g} seconds, after {done} bytes"
+    done: int
 
 
 class CopyDiffers(DriverError):
     """A copy does not read back as its source. Do not delete the source."""
 
     code = "copy-differs"
-    FIELDS: ClassVar[tuple[str, ...]] = ("target", "why")
-
-    def __init__(self, target: str, why: str) -> None:
-        super().__init__(f"{target} is not a copy of its source: {why}")
-        self.target, self.why = target, why
+    SENTENCE = "{target} is not a copy of its source: {why}"
+    target: str
+    why: str
 
 
 class ForeignBytes(DriverError):
     """A new disk had bytes of another one. It has another name now; no host gets it."""
 
     code = "foreign-bytes"
-    FIELDS: ClassVar[tuple[str, ...]] = ("volume_id", "disk")
-
-    def __init__(self, volume_id: str, disk: str) -> None:
-        super().__init__(
-            f"the new disk of volume {volume_id} had bytes of another disk, so it is"
-            f" {disk} now: see whose it is ('Thin devices that LVM does not know' in"
-            " docs/operations.md), then create the volume again"
-        )
-        self.volume_id, self.disk = volume_id, disk
+    SENTENCE = (
+        "the new disk of volume {volume_id} had bytes of another disk, so it is"
+        " {disk} now: see whose it is ('Thin devices that LVM does not know' in"
+        " docs/operations.md), then create the volume again"
+    )
+    volume_id: str
+    disk: str

@@ -68,8 +68,8 @@ class Helper:
         except TimeoutError:
             self.blocked = True
             raise errors.DeadlineExceeded(verb, timeout) from None
-        except PermissionError:
-            raise errors.HelperForbidden(self._path, _user()) from None
+        except PermissionError as error:
+            raise errors.HelperForbidden(self._path, str(error), _user()) from None
         except (frames.Closed, frames.BadFrame, OSError) as error:
             self.blocked = True
             raise errors.HelperUnreachable(self._path, str(error)) from None
