@@ -13,7 +13,8 @@ import contextlib
 import hashlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from importlib import import_module
 from typing import Any
 
@@ -22,7 +23,6 @@ from oslo_config import cfg
 from oslo_log import log
 
 from lunshare.agent import request_scope
-from lunshare.agent.api.access import token_answers
 from lunshare.agent.api.access.accepted_tokens import AcceptedTokens
 from lunshare.agent.model.errors import StartupError
 from lunshare.agent.threads.limit import Limit, patience
@@ -198,7 +198,7 @@ def _checked_answers(
             raise _malformed_answer(unavailable, "it is empty") from None
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise _malformed_answer(unavailable, repr(error)) from None
-        problem = token_answers.answer_problem(answer)
+        problem = _answer_problem(answer)
         if problem:
             raise _malformed_answer(unavailable, problem)
         return answer
@@ -209,6 +209,43 @@ def _checked_answers(
 def _malformed_answer(unavailable: type[Exception], why: str) -> Exception:
     LOG.error("[keystone] its answer about a token is malformed: %s", why)
     return unavailable("The answer of Keystone is malformed.")
+
+
+def _answer_problem(answer: Any) -> str:
+    """Return what is wrong with what Keystone says about a token, or "".
+
+    A proxy, another service or a broken Keystone may answer 200 with any JSON. Only the
+    parts are checked that decide who somebody is.
+    """
+    token = answer.get("token") if isinstance(answer, Mapping) else None
+    if not isinstance(token, Mapping):
+        return "it has no token"
+    return next((why for right, why in _checks(token) if not right), "")
+
+
+def _checks(token: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
+    yield _is_time(token.get("expires_at")), "expires_at is not a time"
+    yield _has_text(token.get("user"), "id"), "the user has no id"
+    for scope in ("project", "domain"):
+        if scope in token:
+            yield _has_text(token[scope], "id"), f"the {scope} has no id"
+    yield isinstance(token.get("system", {}), Mapping), "the system is not an object"
+    roles = token.get("roles", [])
+    yield isinstance(roles, list), "the roles are not a list"
+    yield all(_has_text(role, "name") for role in roles), "a role has no name"
+
+
+def _has_text(part: Any, key: str) -> bool:
+    text = part.get(key) if isinstance(part, Mapping) else None
+    return isinstance(text, str) and bool(text)
+
+
+def _is_time(text: Any) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 class _Checked:
