@@ -23,9 +23,9 @@ class DriverError(Exception):
     FIELDS: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
-        made: Any = dataclasses.dataclass(eq=False, repr=False)(cls)
+        kind: Any = dataclasses.dataclass(eq=False, repr=False)(cls)
         if "FIELDS" not in vars(cls):
-            cls.FIELDS = tuple(field.name for field in dataclasses.fields(made))
+            cls.FIELDS = tuple(field.name for field in dataclasses.fields(kind))
 
     def __post_init__(self) -> None:
         super().__init__(self.SENTENCE.format(**vars(self)))

@@ -32,7 +32,7 @@ class ManageContract(DataContract):
 
     def unmanaged_reference(self, driver: VolumeDriver, volume: Volume) -> str:
         """The reference of an unmanaged volume: its name contains the volume's id."""
-        names = [found.reference for found in driver.manageable()]
+        names = [disk.reference for disk in driver.manageable()]
         found = [name for name in names if volume.id in name]
         assert len(found) == 1
         return found[0]
@@ -46,7 +46,7 @@ class ManageContract(DataContract):
         """A part of its name does not name it."""
         data = self.pattern(volume)
         reference = foreign_disk(bytes(image(self.size, data, self.size)))
-        assert reference in {found.reference for found in driver.manageable()}
+        assert reference in {disk.reference for disk in driver.manageable()}
         for part in (reference[:-1], reference[1:]):
             with pytest.raises(UnknownReference):
                 driver.manage(volume, part)
@@ -54,7 +54,7 @@ class ManageContract(DataContract):
             disk = driver.manage(volume, reference)
             assert disk == driver.disk(volume.id)
             assert disk.size >= volume.size
-        assert reference not in {found.reference for found in driver.manageable()}
+        assert reference not in {disk.reference for disk in driver.manageable()}
         assert driver.disks() == (disk,)
         assert not self.difference(driver, disk, data)
         other = self.pattern(volume).swapcase()
@@ -66,7 +66,7 @@ class ManageContract(DataContract):
         self, driver: VolumeDriver, foreign_disk: ForeignDisk, volume: Volume
     ) -> None:
         reference = foreign_disk(b"")
-        found = {found.reference: found for found in driver.manageable()}[reference]
+        found = {item.reference: item for item in driver.manageable()}[reference]
         assert not found.problem
         smaller = Volume(volume.id, found.size // 2)
         assert driver.manage(smaller, reference).size == found.size >= self.size
@@ -81,11 +81,11 @@ class ManageContract(DataContract):
         if held is None and self.can.manages:
             self.not_tried("manage of an open disk", "override `held_open_reference`")
         elif held is not None:
-            before = {(each.reference, each.size) for each in driver.manageable()}
+            before = {(disk.reference, disk.size) for disk in driver.manageable()}
             with held, pytest.raises(DiskBusy):
                 driver.manage(volume, reference)
             assert driver.disks() == ()
-            after = {(each.reference, each.size) for each in driver.manageable()}
+            after = {(disk.reference, disk.size) for disk in driver.manageable()}
             assert after == before
         driver.manage(volume, reference)
 
@@ -106,7 +106,7 @@ class ManageContract(DataContract):
         with pytest.raises(UnknownReference):
             driver.manage(volume, other.name)
         assert [disk.volume_id for disk in driver.disks()] == [other.id]
-        assert other.name not in {found.reference for found in driver.manageable()}
+        assert other.name not in {disk.reference for disk in driver.manageable()}
 
     @requires("manages")
     @pytest.mark.parametrize("reference", ["", "../x", "-rf", "a/b", "a b", "x" * 300])
@@ -160,7 +160,7 @@ class ManageContract(DataContract):
         reference = foreign_disk(b"")
         with pytest.raises(InvalidValue):
             driver.unmanage("../lv-root")
-        assert reference in {found.reference for found in driver.manageable()}
+        assert reference in {disk.reference for disk in driver.manageable()}
         driver.manage(volume, reference)
 
     # wipe
@@ -173,7 +173,7 @@ class ManageContract(DataContract):
         before = driver.manageable()
         with contextlib.suppress(InvalidValue):
             assert driver.wipe(reference, self.size) is None
-        assert reference in {found.reference for found in before}
+        assert reference in {disk.reference for disk in before}
         assert driver.manageable() == before
         driver.manage(volume, reference)
 

@@ -34,7 +34,7 @@ class ManageSnapshotContract(ManageContract):
     def unmanaged_snapshot(self, driver: VolumeDriver, snapshot: Snapshot) -> str:
         """The reference of an unmanaged snapshot: its name contains the id."""
         found = driver.manageable_snapshots()
-        (own,) = [each for each in found if snapshot.id in each.reference]
+        (own,) = [item for item in found if snapshot.id in item.reference]
         assert own.volume_id == snapshot.volume_id
         assert own.size >= self.size
         assert not own.problem

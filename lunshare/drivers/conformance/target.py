@@ -79,13 +79,13 @@ class TargetContract(KilledTargetContract, DifferencesContract):
     def test_remove_leaves_other_volumes_exported(
         self, create_shared: CreateShared
     ) -> None:
-        gone, kept = create_shared(), create_shared()
-        for shared_volume in (gone, kept):
+        removed, other = create_shared(), create_shared()
+        for shared_volume in (removed, other):
             shared_volume.apply(a=RW)
-        session = kept.login("a")
-        gone.target.remove(gone.volume.id)
+        session = other.login("a")
+        removed.target.remove(removed.volume.id)
         assert session.alive
-        assert kept.live() == {"a": RW}
+        assert other.live() == {"a": RW}
 
     def test_a_disk_can_be_deleted_after_remove(
         self, volumes: VolumeDriver, shared_volume: SharedVolume
@@ -129,7 +129,7 @@ class TargetContract(KilledTargetContract, DifferencesContract):
             assert all(each.login(letter).alive for letter in letters)
         live = shared.target.observe_volume(shared.volume.id)
         assert live is not None
-        counted = {found.initiator[-1]: found.sessions for found in live.connectors}
+        counted = {host.initiator[-1]: host.sessions for host in live.connectors}
         assert counted == {"a": 1, "b": 0}
 
     @enforced_by("observes")
@@ -350,7 +350,7 @@ class TargetContract(KilledTargetContract, DifferencesContract):
     ) -> None:
         before = foreign_state()
         shared_volume.apply(a=RW, b=RO)
-        assert [found.volume_id for found in shared_volume.target.observe()] == [
+        assert [live.volume_id for live in shared_volume.target.observe()] == [
             shared_volume.volume.id
         ]
         shared_volume.apply(b=RO)

@@ -89,7 +89,7 @@ class VolumeContract(CloneContract):
         self.write_pattern(driver, disk, data)
         assert driver.create(volume) == disk
         assert not self.difference(driver, disk, data)
-        assert [found.volume_id for found in driver.disks()] == [volume.id]
+        assert [disk.volume_id for disk in driver.disks()] == [volume.id]
 
     def test_create_with_a_smaller_size_changes_nothing(
         self, driver: VolumeDriver, create_volume: Create
