@@ -7,20 +7,12 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
 from oslo_config import cfg
 
-from lunshare.agent.backends import Backends
-from lunshare.agent.db.sqlite.engine import Database
 from lunshare.agent.model.errors import DatabaseFailed
 from lunshare.agent.parts import Parts
-from lunshare.agent.service.jobs.job_runner import JobRunner
 from lunshare.agent.service.jobs.wiper import Wiper
-from lunshare.agent.service.reconcile import Reconciler
-from lunshare.agent.service.services import Services
 from lunshare.agent.timers import Timer
 from lunshare.drivers.base import Root
 from lunshare.drivers.helper_client import Helper
@@ -29,19 +21,13 @@ from lunshare.drivers.helper_client import Helper
 IDLE_SECONDS = 0.5
 
 
-@dataclass(frozen=True)
-class Assembly:
+class Assembly(Parts):
     """The daemon's parts, ready to start."""
 
-    app: Callable[..., Any]
-    services: Services
-    reconcile: Reconciler
-    backends: Backends
-    loops: tuple[Timer | Wiper, ...]
-    database: Database
-    jobs: JobRunner
-    timer: Timer
-    leases: Timer
+    @property
+    def loops(self) -> tuple[Timer | Wiper, ...]:
+        """What runs until it is stopped."""
+        return (*self.timers.values(), self.wiper)
 
     def start(self, reconcile_again: bool) -> None:
         """Start the timers that do not run. A backend that comes up is reconciled."""
@@ -49,10 +35,10 @@ class Assembly:
             if not loop.alive:
                 loop.start()
         for backend in self.backends.values():
-            backend.came_up = self.timer.wake
+            backend.came_up = self.timers["reconcile"].wake
             backend.follow_storage()
         if reconcile_again:
-            self.timer.wake()
+            self.timers["reconcile"].wake()
 
     def close(self, seconds: float = 60.0, answered: bool = True) -> bool:
         """Stop timers, let work in progress end, close the database.
@@ -90,7 +76,7 @@ class Assembly:
         """Note that every answer is sent, so no attach is reused after a restart."""
         with contextlib.suppress(DatabaseFailed):
             for _ in range(2):  # a call marks what was sent before the last call
-                self.services.attachments.unanswered.mark_answered()
+                self.unanswered.mark_answered()
 
 
 def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
@@ -101,15 +87,4 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
 
     :raises StartupError: names what is wrong, and what to do.
     """
-    parts = Parts(conf, root or Helper(conf.helper.socket))
-    return Assembly(
-        app=parts.app,
-        services=parts.services,
-        reconcile=parts.reconciler,
-        backends=parts.backends,
-        loops=(*parts.timers.values(), parts.wiper),
-        database=parts.database,
-        jobs=parts.jobs,
-        timer=parts.timers["reconcile"],
-        leases=parts.timers["leases"],
-    )
+    return Assembly(conf, root or Helper(conf.helper.socket))

@@ -102,10 +102,10 @@ def _run(conf: cfg.ConfigOpts) -> None:
     assembly = assemble(conf)
     server = metrics = None
     try:
-        assembly.leases.start()  # whatever the first reconcile waits for
+        assembly.timers["leases"].start()  # whatever the first reconcile waits for
         is_late = not first_reconcile(assembly, conf.start_wait, stop)
         server = _server(conf, assembly, certificates, sockets)
-        page = assembly.services.metrics
+        page = assembly.metrics
         metrics = metrics_listener.create(conf, metrics_addresses, page, sockets)
         serve(assembly, [server, *([metrics] if metrics else [])], stop, is_late)
     finally:

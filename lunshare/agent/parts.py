@@ -82,7 +82,7 @@ _CONNECTIONS = 8
 _PURGE_SECONDS = 5.0
 
 
-class Parts:
+class Parts(Services):
     """The parts of the daemon, from the ground up.
 
     :raises StartupError: the options of a part are wrong; it names them.
@@ -100,9 +100,10 @@ class Parts:
         self._create_disks()
         self._create_changes()
         self._create_managed()
-        self.reconciler = self._reconciler()
+        self._create_tables()
+        self.reconcile = self._reconciler()
         self.timers = self._timers()
-        self.services = self._services()
+        self.metrics = self._metrics()
         self.app = self._app()
 
     def _create_ground(self) -> None:
@@ -257,6 +258,17 @@ class Parts:
             wiper=self.wiper,
         )
 
+    def _create_tables(self) -> None:
+        """What only reads and writes rows."""
+        self.type_access = TypeAccess(self.database)
+        self.type_encryption = TypeEncryption(self.database)
+        self.qos = Qos(self.database)
+        self.metadata = VolumeMetadata(self.database)
+        self.transfers = Transfers(self.database, self.quotas)
+        self.snapshot_resetter = SnapshotResetter(self.database, self.backends)
+        self.hosts = Hosts(self.database, self.backends, self.verifier.verified_at)
+        self.log_levels = LogLevels()
+
     def _reconciler(self) -> Reconciler:
         """Return what applies the database to the node, and continues operations."""
         recovery = Recovery(
@@ -288,7 +300,7 @@ class Parts:
         conf = self._conf
         purger = Purger(self.database, conf.database.deleted_rows_ttl)
         plan: dict[str, tuple[float, Callable[[], object]]] = {
-            "reconcile": (conf.reconcile_interval, self.reconciler.run),
+            "reconcile": (conf.reconcile_interval, self.reconcile.run),
             "database": (PROBE_SECONDS, self.database.probe),
             "stats": (conf.backend_stats_polling_interval, self.node.refresh),
             "answers": (unanswered.ANSWER_SECONDS, self.unanswered.mark_answered),
@@ -314,47 +326,9 @@ class Parts:
         usage = HelperUsage(Helper(self._conf.helper.socket, idle=1))
         return Metrics(self.recorded, collector, usage)
 
-    def _services(self) -> Services:
-        """Return what the API calls."""
-        return Services(
-            volumes=self.volumes,
-            attachments=self.attachments,
-            types=self.types,
-            type_access=TypeAccess(self.database),
-            type_encryption=TypeEncryption(self.database),
-            quotas=self.quotas,
-            qos=Qos(self.database),
-            log_levels=LogLevels(),
-            node=self.node,
-            snapshots=self.snapshots,
-            extender=self.extender,
-            reverter=self.reverter,
-            wiper=self.wiper,
-            managed_disks=self.managed_disks,
-            managed_snapshots=self.managed_snapshots,
-            migrator=self.migrator,
-            scheduler=self.scheduler,
-            messages=self.messages,
-            hosts=Hosts(self.database, self.backends, self.verifier.verified_at),
-            verifier=self.verifier,
-            orphans=self.orphans,
-            status_resetter=self.status_resetter,
-            snapshot_resetter=SnapshotResetter(self.database, self.backends),
-            metadata=VolumeMetadata(self.database),
-            legacy=self.legacy,
-            batches=self.batches,
-            mode_changes=self.mode_changes,
-            handovers=self.handovers,
-            fences=self.fences,
-            leases=self.leases,
-            transfers=Transfers(self.database, self.quotas),
-            recorded=self.recorded,
-            metrics=self._metrics(),
-        )
-
     def _app(self) -> Callable[..., Any]:
         """Return the application of WSGI."""
-        app = build_app(self.services, _api_settings(self._conf), self.rules)
+        app = build_app(self, _api_settings(self._conf), self.rules)
         if self._conf.auth_strategy == "keystone":
             return keystone.wrap(app, self._conf, self._threads)
         return app

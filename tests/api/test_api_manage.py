@@ -169,7 +169,7 @@ def test_a_disk_that_cannot_be_managed_is_not_changed(
 def test_a_late_failure_is_an_error_and_a_delete_releases_the_disk(
     api: Api, node: Node, host: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(node.assembly.services.managed_disks._jobs, "_create_wait", 0.0)
+    monkeypatch.setattr(node.assembly.managed_disks._jobs, "_create_wait", 0.0)
     data = uuid.uuid4().bytes
     name = foreign(data)
     fail, hold = node.driver("api").failures.fail, node.driver("api").failures.hold

@@ -24,6 +24,7 @@ from lunshare.agent.model.records import (
     Volume,
 )
 from lunshare.agent.model.states import VolumeStatus
+from lunshare.agent.service.services import Services
 from lunshare.drivers.conformance.fixtures import new_volume
 from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.share_options import Share
@@ -78,7 +79,8 @@ class Booted:
         made = assemble(configure(argv), self.root)
         filer = made.backends["filer"].drivers
         filer.target = FileTarget("filer", filer.target.options, self.root)
-        self.services, self.outcome = made.services, made.reconcile.run()
+        self.services: Services = made
+        self.outcome = made.reconcile.run()
         return made
 
     def reboot(self) -> None:

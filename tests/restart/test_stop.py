@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import socket
 import threading
 import time
@@ -54,7 +53,8 @@ def test_the_end_takes_stop_wait_once_whatever_hangs(
     node = Node(tmp_path).start()
     server = listener.serve(hung, [Address(("127.0.0.1", 0))], threads=4)
     timer = Timer("hung", 0.01, hung)
-    assembly = dataclasses.replace(node.assembly, loops=(timer,))
+    assembly = node.assembly
+    assembly.timers = {"hung": timer}
     for each in (server, timer):
         each.start()
     job = node.assembly.jobs.submit(hung.step, "volume", "fake")

@@ -31,6 +31,7 @@ from lunshare.agent.model.records import (
     Volume,
 )
 from lunshare.agent.service.attachments import connectors
+from lunshare.agent.service.services import Services
 from lunshare.drivers.errors import TargetFailed
 from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.fake.fake_storage import Failures
@@ -78,7 +79,7 @@ class Node:
         argv = ["--config-file", str(config), "--state-path", str(path)]
         self.conf = configure(argv)
         self.assembly: Assembly = assemble(self.conf)
-        self.services = self.assembly.services
+        self.services: Services = self.assembly
 
     def start(self) -> Node:
         """Reconcile, as the daemon does before it listens."""

@@ -99,8 +99,8 @@ class Scene:
 
     def __init__(self, assembly: Assembly) -> None:
         self.assembly = assembly
-        self.volumes = assembly.services.volumes
-        self.attachments = assembly.services.attachments
+        self.volumes = assembly.volumes
+        self.attachments = assembly.attachments
 
     def volume(self, name: str) -> Volume:
         """The volume of that name, created if it is missing."""
@@ -108,7 +108,7 @@ class Scene:
             if each.name == name:
                 return each
         kind = "shared" if name == "shared" else None
-        types = self.assembly.services.types
+        types = self.assembly.types
         if kind and not types.list(CTX):
             types.create(CTX, kind, extra_specs={"multiattach": "<is> True"})
         return self.volumes.create(CTX, NewVolume(1, name, volume_type=kind))

@@ -131,7 +131,7 @@ def test_a_real_second_is_a_second(
     node: Node, volume: Volume, alpha: Attachment
 ) -> None:
     """By the timer of the daemon; nothing calls what ends it."""
-    node.assembly.leases.start()
+    node.assembly.timers["leases"].start()
     give(node, alpha, NewLease(1))
     given = boot_clock.seconds()
     until(lambda: node.live(volume.id) == {ALPHA: RO}, "the end of the lease")

@@ -1,10 +1,8 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""All services in one record, for the HTTP layer."""
+"""All services, as the HTTP layer sees them."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 from lunshare.agent.service.attachments.batches import Batches
 from lunshare.agent.service.attachments.fencing import Fences
@@ -42,9 +40,8 @@ from lunshare.agent.service.volumes.revert import VolumeReverter
 from lunshare.agent.service.volumes.service import Volumes
 
 
-@dataclass(frozen=True, slots=True)
 class Services:
-    """The services, one for each resource or group of operations."""
+    """One for each resource or group of operations; ``Parts`` has them."""
 
     volumes: Volumes
     attachments: Attachments
