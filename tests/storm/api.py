@@ -56,14 +56,15 @@ class Api:
 
     def ask(self, op: Op | None, method: str, path: str, body: object = None) -> Answer:
         """Ask; with ``op`` the answer is noted there, and checked."""
-        answer = self._answer(method, path, body)
+        answer = self.answer(method, path, body)
         if op is not None:
             op.answered, op.status = time.monotonic(), answer.status
             op.error = answer.message
         self._check(op, method, path, answer)
         return answer
 
-    def _answer(self, method: str, path: str, body: object) -> Answer:
+    def answer(self, method: str, path: str, body: object) -> Answer:
+        """Ask without a check of the answer."""
         headers = {"OpenStack-API-Version": VERSION, **self._proof}
         data = None
         if body is not None:

@@ -9,7 +9,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.storm import hosts, modes, queries, volumes
+from tests.storm import hosts, many_hosts, modes, queries, taken_access, volumes
+from tests.storm import write_limits as limits
 from tests.storm.client import Client, Race
 from tests.storm.world import BACKENDS, World
 
@@ -49,6 +50,13 @@ OPERATIONS: list[tuple[Callable[[Client], None], int]] = [
     (hosts.detach, 12),
     (modes.change_mode, 10),
     (modes.hand_over, 10),
+    (on_any(modes.ask_generation), 3),
+    (on_any(limits.limit), 8),
+    (on_any(limits.unlimit), 4),
+    (taken_access.fence, 4),
+    (taken_access.lend, 5),
+    (on_any(many_hosts.attach_many), 4),
+    (many_hosts.detach_many, 5),
     (hosts.write, 18),
     (queries.lists, 5),
     (queries.types, 1),

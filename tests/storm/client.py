@@ -63,6 +63,7 @@ class Client:
         self.races: queue.SimpleQueue[Race] = queue.SimpleQueue()
         self.unanswered: list[Callable[[], bool]] = []
         self.attached: list[Any] = []
+        self.fenced: set[str] = set()  # initiators, from before the request until after
         self.unsure: set[tuple[str, str]] = set()
         self.writes = 0
         self.own: str | None = None  # only legacy.use_own_volume uses it
@@ -71,6 +72,10 @@ class Client:
     def uuid(self) -> str:
         """A random one, decided by the seed."""
         return str(uuid.UUID(int=self.rng.getrandbits(128), version=4))
+
+    def host(self, letter: str) -> str:
+        """The initiator of one of its hosts."""
+        return f"iqn.2020-01.org.storm:h{self.number}{letter}"
 
     @staticmethod
     def now() -> float:
@@ -145,6 +150,22 @@ class Client:
         found = self.storage_client.call("machine", None, "where", volume_id, BACKENDS)
         return list(found)
 
+    def live(self) -> dict[str, dict[str, str]]:
+        """The mode of each initiator of each volume, at the storage."""
+        found: dict[str, dict[str, str]] = {}
+        for name in BACKENDS:
+            exports = self.storage_client.call("machine", None, "live", name)
+            for volume_id, hosts in exports.items():
+                found.setdefault(volume_id, {}).update(hosts)
+        return found
+
+    def see_generation(self, volume_id: str, value: int, asked: float) -> None:
+        """Check a fencing generation in the answer to a request sent at ``asked``."""
+        larger = self.world.larger_generation(volume_id, value, asked, time.monotonic())
+        if larger is not None:
+            sentence = f"{volume_id} has generation {value} and had {larger}"
+            self.journal.find("the generation only grows", sentence, volume_id)
+
     def run(
         self, stop: threading.Event, table: Any, pause: float, offline: Any
     ) -> None:
@@ -166,8 +187,10 @@ class Client:
             raise
 
     def retry_unanswered(self) -> None:
-        """Repeat each request that was not answered, once."""
-        self.unanswered = [request for request in self.unanswered if not request()]
+        """Repeat each request that was not answered, once; these may add others."""
+        requests, self.unanswered = self.unanswered, []
+        again = [request for request in requests if not request()]
+        self.unanswered = [*again, *self.unanswered]
 
     def _race(self) -> None:
         try:

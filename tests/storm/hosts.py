@@ -19,7 +19,7 @@ from tests.storm.client import Client
 from tests.storm.journal import Op
 from tests.storm.world import BACKENDS
 
-_MOST = 4
+MOST = 4
 
 
 @dataclass
@@ -46,9 +46,9 @@ def attach(client: Client, volume_id: str) -> None:
 
 def attach_host(client: Client, volume_id: str, letter: str, mode: str) -> None:
     """Attach one of the two hosts of this client, unless it has many attachments."""
-    if len(client.attached) >= _MOST:
+    if len(client.attached) >= MOST:
         return
-    initiator = f"iqn.2020-01.org.storm:h{client.number}{letter}"
+    initiator = client.host(letter)
     connects = client.rng.random() < 0.75
     # Two reservations without an instance are the same request, and after a kill the
     # second client could get the one of the first.
@@ -72,17 +72,18 @@ def _attach(client: Client, row: Attached, body: dict[str, Any]) -> None:
     op = client.begin("attach", row.volume_id, **given, connects=connects)
 
     def asked() -> bool:
+        client.world.reopens(row.initiator, row.volume_id)
         # Of the daemon that answers: the request may be repeated after a kill.
         row.start = client.world.starts
         answer = client.post(op, "attachments", body)
         if not answer.good:
-            _mark_unsure(client, row.volume_id, row.initiator, answer)
+            mark_unsure(client, row.volume_id, row.initiator, answer)
             return answer.status is not None
         shown = answer.body["attachment"]
         row.id, row.info = shown["id"], shown["connection_info"] or None
         op.given["id"], op.done = row.id, op.answered
         client.journal.about(op, row.id)
-        _forget_earlier_attach(client, row)
+        forget_earlier_attach(client, row)
         client.attached.append(row)
         if row.info:
             log_in(client, row)
@@ -92,7 +93,7 @@ def _attach(client: Client, row: Attached, body: dict[str, Any]) -> None:
         client.unanswered.append(asked)
 
 
-def _forget_earlier_attach(client: Client, row: Attached) -> None:
+def forget_earlier_attach(client: Client, row: Attached) -> None:
     """Forget an earlier attach that has the same attachment.
 
     If the daemon is killed right after an answer, it does not know that the answer
@@ -106,9 +107,7 @@ def _forget_earlier_attach(client: Client, row: Attached) -> None:
             client.journal.find(name, sentence, row.id, row.volume_id)
 
 
-def _mark_unsure(
-    client: Client, volume_id: str, initiator: str, answer: Answer
-) -> None:
+def mark_unsure(client: Client, volume_id: str, initiator: str, answer: Answer) -> None:
     """Without a clear answer an access may stay open for a while."""
     if answer.status is None or answer.status >= 500:
         client.unsure.add((volume_id, initiator))
@@ -116,6 +115,8 @@ def _mark_unsure(
 
 def log_in(client: Client, row: Attached) -> None:
     """Log in. The storage must accept a host whose attachment was acknowledged."""
+    if row.initiator in client.fenced:
+        return
     try:
         row.session = _login(client, row)
     except PermissionError as error:
@@ -156,8 +157,10 @@ def connect(client: Client) -> None:
     row = client.rng.choice(client.attached)
     if row.ending or (row.info and client.rng.random() < 0.7):
         return
+    if row.initiator in client.fenced:
+        return  # it has no access to replace, and gets it back
     letter = client.rng.choice("ab")
-    initiator = f"iqn.2020-01.org.storm:h{client.number}{letter}"
+    initiator = client.host(letter)
     given = {"initiator": initiator, "mode": row.mode}
     op = client.begin("connect", row.id, row.volume_id, **given)
     body = {"attachment": {"connector": connector(initiator)}}
@@ -165,6 +168,7 @@ def connect(client: Client) -> None:
     row.info = row.session = None
 
     def asked() -> bool:
+        client.world.reopens(initiator, row.volume_id)
         answer = client.api.ask(op, "PUT", f"/v3/attachments/{row.id}", body)
         if answer.good:
             row.info = answer.body["attachment"]["connection_info"]
@@ -173,8 +177,8 @@ def connect(client: Client) -> None:
                 log_in(client, row)
         elif op.refused and answer.status != 404:
             row.initiator, row.info, row.session = before
-        _mark_unsure(client, row.volume_id, before[0], answer)
-        _mark_unsure(client, row.volume_id, initiator, answer)
+        mark_unsure(client, row.volume_id, before[0], answer)
+        mark_unsure(client, row.volume_id, initiator, answer)
         return answer.status is not None
 
     if not asked():
@@ -206,12 +210,20 @@ def end(client: Client, row: Attached) -> None:
         if not (answer.good or answer.status == 404):
             return False
         op.done = op.answered
-        client.attached.remove(row)
-        _check_closed(client, row)
+        forget(client, [row])
         return True
 
     if not asked():
         client.unanswered.append(asked)
+
+
+def forget(client: Client, rows: list[Attached]) -> None:
+    """These are detached: their hosts must be out."""
+    rows = [row for row in rows if row in client.attached]
+    for row in rows:
+        client.attached.remove(row)
+    for row in rows:
+        _check_closed(client, row)
 
 
 def _check_closed(client: Client, row: Attached) -> None:

@@ -103,6 +103,7 @@ def report(storm: Storm, seconds: float) -> None:
         f" {storm.kills} kills, {storm.faults} faults; {storm.checked} checks of"
         f" invariants"
     )
+    print(f"{storm.onlooker}; {storm.hostile}")
     times = Counter(finding.invariant for finding in journal.findings)
     for invariant, count in times.items():
         found = [each for each in journal.findings if each.invariant == invariant]

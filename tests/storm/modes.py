@@ -9,23 +9,24 @@ it ended, a host may be either, and no write of it is judged.
 from __future__ import annotations
 
 from tests.storm import hosts
+from tests.storm.api import Answer
 from tests.storm.client import Client
 from tests.storm.hosts import Attached
 
-_UNSURE = "rw or ro"
+UNSURE = "rw or ro"
 _OTHER = {"rw": "ro", "ro": "rw"}
 _LETTERS = {"a": "b", "b": "a"}
 
 
 def change_mode(client: Client) -> None:
     """Let a writer read only, or a reader write."""
-    rows = _settled(client)
+    rows = settled(client)
     if not rows:
         return
     row = client.rng.choice(rows)
     before, mode = row.mode, _OTHER[row.mode]
     op = client.begin("mode", row.id, row.volume_id, mode=mode)
-    row.mode = _UNSURE
+    row.mode = UNSURE
     body = {"attachment": {"mode": mode}}
     answer = client.api.ask(op, "PUT", f"/v3/attachments/{row.id}", body)
     if answer.status == 200:
@@ -33,25 +34,27 @@ def change_mode(client: Client) -> None:
     elif op.refused:
         row.mode = before
     else:
-        client.unanswered.append(lambda: _settles(client, row))
+        client.unanswered.append(lambda: settles(client, row))
 
 
 def hand_over(client: Client) -> None:
     """Hand write access from one host of this client to another of the same volume."""
-    rows = _settled(client)
+    rows = settled(client)
     writers = [row for row in rows if row.mode == "rw"]
     if not writers:
         return
     writer = client.rng.choice(writers)
     readers = [row for row in rows if _can_follow(row, writer)]
     if not readers:
-        letter = _LETTERS[writer.initiator[-1]]
+        letter = _LETTERS.get(writer.initiator[-1], "a")
         return hosts.attach_host(client, writer.volume_id, letter, "ro")
     reader = client.rng.choice(readers)
     op = client.begin("handover", writer.id, reader.id, writer.volume_id)
-    writer.mode = reader.mode = _UNSURE
+    writer.mode = reader.mode = UNSURE
     body = {"to": reader.id, "from": writer.id}
     answer = client.act(op, writer.volume_id, "lunshare:handover", body)
+    if answer.good:
+        _see_generation(client, writer.volume_id, answer, op.began)
     if answer.good and answer.body["handover"]["status"] == "done":
         _become(client, writer, "ro")
         _become(client, reader, "rw")
@@ -61,7 +64,7 @@ def hand_over(client: Client) -> None:
         client.unanswered.append(lambda: _has_ended(client, writer, reader))
 
 
-def _settled(client: Client) -> list[Attached]:
+def settled(client: Client) -> list[Attached]:
     """The attachments that are open in a mode that is known."""
     return [
         row
@@ -85,7 +88,7 @@ def _become(client: Client, row: Attached, mode: str) -> None:
         hosts.log_in(client, row)
 
 
-def _settles(client: Client, row: Attached) -> bool:
+def settles(client: Client, row: Attached) -> bool:
     """Whether the row says what the mode is, and the target does it."""
     answer = client.get(f"attachments/{row.id}")
     if row not in client.attached or row.ending or answer.status == 404:
@@ -97,13 +100,29 @@ def _settles(client: Client, row: Attached) -> bool:
     return True
 
 
+def ask_generation(client: Client, volume_id: str) -> None:
+    """Ask for the fencing generation, as any reader can."""
+    asked = client.now()
+    answer = client.get(f"volumes/{volume_id}/handover")
+    if answer.status == 200:
+        _see_generation(client, volume_id, answer, asked)
+
+
+def _see_generation(
+    client: Client, volume_id: str, answer: Answer, asked: float
+) -> None:
+    client.see_generation(volume_id, answer.body["fencing_generation"], asked)
+
+
 def _has_ended(client: Client, writer: Attached, reader: Attached) -> bool:
     """Whether a handover has ended. Who follows may wait for an error of the volume."""
+    asked = client.now()
     answer = client.get(f"volumes/{writer.volume_id}/handover")
     if answer.status != 200:
         return answer.status == 404
+    _see_generation(client, writer.volume_id, answer, asked)
     latest = answer.body["handover"]
     if latest is not None and latest["status"] == "fence pending":
         return False
     ends = [writer] if latest and latest["status"] == "promoting" else [writer, reader]
-    return all(_settles(client, row) for row in ends)
+    return all(settles(client, row) for row in ends)

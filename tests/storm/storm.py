@@ -23,9 +23,11 @@ from tests.stands.servers import free_port
 from tests.storm import checks, hosts, marks
 from tests.storm.chaos import OPERATIONS, Chaos
 from tests.storm.client import Client, Shared
+from tests.storm.hostile_member import HostileMember
 from tests.storm.journal import Journal
 from tests.storm.model import Register
 from tests.storm.observation import Observation, observe
+from tests.storm.onlooker import Onlooker
 from tests.storm.processes import Daemon, Failed, Storage
 from tests.storm.tenants import ADMINISTRATORS, OWNER, REST, TENANT, Tenants, users
 from tests.storm.world import BACKENDS, BOUND, TYPES, World
@@ -91,6 +93,7 @@ class Storm:
         listen = f"127.0.0.1:{free_port()}"
         self.daemon = Daemon(options.work, options.tree, listen)
         self.world = World("storm")
+        self.world.operators = options.clients
         self.shared = Shared(
             options.seed, listen, self.storage.socket, self.journal, self.world
         )
@@ -98,8 +101,10 @@ class Storm:
         self.director = self._operator(options.clients)
         self.tenants = Tenants(self.shared, options.tenants, options.clients + 1)
         self.clients = [*self.operators, *self.tenants.clients]
+        self.hostile = HostileMember(self.shared, self.clients)
         self.worlds = [self.world, *self.tenants.worlds]
         self.chaos = Chaos(options.seed, self.director, self.operators)
+        self.onlooker = Onlooker(self.storage.socket, self.journal, self.world)
         self.users = users(options.work, options.tenants)
         self.checked = self.epochs = self.kills = self.faults = 0
         self.bound = BOUND
@@ -114,6 +119,7 @@ class Storm:
         end = time.monotonic() + self.options.seconds
         self._start_daemon(calm=True)
         self._prepare()
+        self.onlooker.start()
         while not self._is_finished():
             self._run_epoch(calm=self.options.calm or self.epochs % 2 == 0)
             if self.epochs > 1 and time.monotonic() + _LENGTH > end:
@@ -126,6 +132,7 @@ class Storm:
 
     def close(self) -> None:
         """End every process."""
+        self.onlooker.stop()
         try:
             with contextlib.suppress(Failed):  # that was noted, or comes of a finding
                 self.daemon.stop(BOUND)
@@ -234,6 +241,7 @@ class Storm:
             threading.Thread(target=client.run, args=(stop, table, rest, hosts.write))
             for table, rest, client in works
         ]
+        threads.append(threading.Thread(target=self.hostile.run, args=(stop,)))
         for thread in threads:
             thread.start()
         try:

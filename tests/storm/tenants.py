@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.api.identity_daemon import HASH
-from tests.storm import hosts, legacy, volumes
+from tests.storm import hostile_member, hosts, legacy, volumes
 from tests.storm.chaos import on_any
 from tests.storm.client import Client, Shared
 from tests.storm.world import World
@@ -43,9 +43,10 @@ TENANT: list[tuple[Callable[[Client], None], int]] = [
 
 
 def users(work: Path, tenants: int) -> Path:
-    """Write the file of users: two administrators, and one user for each client."""
+    """Write the file of users: two administrators, each client, a hostile member."""
     found = [(name, "admin", "storm") for name in ADMINISTRATORS]
     found += [(f"user-{n}", "member", _project(n)) for n in range(tenants)]
+    found.append((hostile_member.NAME, "member", hostile_member.PROJECT))
     lines = [f"{name}:{HASH}:{role}:{project}\n" for name, role, project in found]
     file = work / "users"
     file.write_text("".join(lines))

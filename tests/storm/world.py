@@ -53,6 +53,10 @@ class World:
         self.starts = 0  # of the daemon, so far
         self._mutex = threading.Lock()
         self._volumes: dict[str, Known] = {}
+        self.operators = 0  # clients whose hosts a writers policy can name
+        #: What is proven to be closed (``onlooker.Closed``), until it is given back.
+        self.closed: set[Any] = set()
+        self._generations: dict[str, tuple[int, float]] = {}
         self._sizes: dict[str, tuple[int, float]] = {}
         self._references: set[tuple[str, str]] = set()
 
@@ -114,11 +118,32 @@ class World:
         self, volume: dict[str, Any], asked: float, answered: float
     ) -> int | None:
         """The size that was seen before this request and is larger, or None."""
-        ident, size = volume["id"], volume["size"]
+        return self._larger(self._sizes, volume["id"], volume["size"], asked, answered)
+
+    def larger_generation(
+        self, volume_id: str, value: int, asked: float, answered: float
+    ) -> int | None:
+        """The same of a fencing generation."""
+        return self._larger(self._generations, volume_id, value, asked, answered)
+
+    def _larger(
+        self,
+        known: dict[str, tuple[int, float]],
+        ident: str,
+        value: int,
+        asked: float,
+        answered: float,
+    ) -> int | None:
         with self._mutex:
-            seen, at = self._sizes.get(ident, (0, answered))
-            if seen > size:
+            seen, at = known.get(ident, (0, answered))
+            if seen > value:
                 return seen if at < asked else None
-            if size > seen:
-                self._sizes[ident] = (size, answered)
+            if value > seen:
+                known[ident] = (value, answered)
             return None
+
+    def reopens(self, initiator: str, volume_id: str) -> None:
+        """A host asks for a volume anew: that its lease ended says no more of it."""
+        for each in list(self.closed):
+            if (each.initiator, each.volume_id) == (initiator, volume_id):
+                self.closed.discard(each)

@@ -117,6 +117,15 @@ class Machine:
                 },
             }
 
+    def live(self, backend: str) -> dict[str, dict[str, str]]:
+        """The mode of each initiator of each volume."""
+        held = storage(backend)
+        with held.lock:
+            return {
+                volume_id: {name: str(acl.mode) for name, acl in acls.items()}
+                for volume_id, acls in held.exports.items()
+            }
+
     def where(self, volume_id: str, backends: Collection[str]) -> list[str]:
         """The backends that have a disk of that volume."""
         return [name for name in backends if volume_id in storage(name).disks]
