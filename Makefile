@@ -11,9 +11,9 @@ unexport PYTHONDONTWRITEBYTECODE
 OTHERS := outside,fleet-quick,prometheus,proxies,clients-quick,tempest
 
 # Many small commits: where the machine has enough memory, their files are there.
-unit api conformance daemon restart orders: export PYTEST_DEBUG_TEMPROOT = $(shell tests/memory)
+unit api conformance daemon restart matrix orders: export PYTEST_DEBUG_TEMPROOT = $(shell tests/memory)
 
-.PHONY: help demo check lint unit others api conformance daemon test test-full restart storm storm-seeds system quick openapi fuzz fuzz-hosts fuzz-kernels handovers orders fleet-quick fleet-releases fleet cluster prometheus proxies services images thin-1 thin-2 thick-1 thick-2 node-1 node-2 judged tempest tempest-lab local-attach takeover clients clients-quick clients-page test-kernels outside test-loopback bench run sample api-reference states walks clean
+.PHONY: help demo check lint unit others api conformance daemon test test-full restart storm storm-seeds system quick openapi fuzz fuzz-hosts fuzz-kernels handovers matrix orders fleet-quick fleet-releases fleet cluster prometheus proxies services images thin-1 thin-2 thick-1 thick-2 node-1 node-2 judged tempest tempest-lab local-attach takeover clients clients-quick clients-page test-kernels outside test-loopback bench run sample api-reference states walks clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -70,6 +70,9 @@ test-full: test fleet-releases clients tempest-lab local-attach takeover fleet c
 
 restart: $(VENV)/.ready ## start, refused starts, kill -9 at every step, clients in every order of commits; fake backend
 	$(PYTEST) -q -n 2 tests/restart
+
+matrix: $(VENV)/.ready ## kill each change of who may write at each step, and each start after it: the table of decision 0044
+	$(PYTEST) -q tests/restart/crash_matrix.py
 
 orders: $(VENV)/.ready ## hours: all operations of two clients on the access of hosts, in every order, with a step that fails
 	$(PYTEST) -q -s --timeout 36000 tests/restart/every_access_order.py

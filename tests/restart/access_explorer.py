@@ -10,7 +10,7 @@ killed at each of its own steps too. What was seen before is not tried again.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.restart.access_invariants import (
@@ -21,6 +21,7 @@ from tests.restart.access_invariants import (
     writers,
 )
 from tests.restart.access_operations import (
+    LATE,
     Operation,
     Scene,
     end_all,
@@ -28,7 +29,7 @@ from tests.restart.access_operations import (
 )
 from tests.restart.every_step import Steps, every_step
 from tests.restart.interleaving import Client
-from tests.restart.node_states import Live, NodeStates, Rows, Saved
+from tests.restart.node_states import Clock, Live, NodeStates, Rows, Saved
 from tests.stands.node import Node
 
 #: Operations that have ended, with their answers, which have to hold.
@@ -49,7 +50,8 @@ class Counted:
     """How much was explored."""
 
     orders: int = 0
-    moments: int = 0
+    steps: int = 0  # of the clients, in all orders
+    moments: int = 0  # with those of the starts that follow
     kills: int = 0
     most_writers: int = 0
 
@@ -63,12 +65,12 @@ class Counted:
 class Explorer:
     """Explores one node, and the one that follows it after a kill."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, clock: Clock) -> None:
         self.node = Node(path).start()
         self._volume_id = self.node.shared_volume().id
-        self._states = NodeStates(self.node, self._volume_id)
+        self._states = NodeStates(self.node, self._volume_id, clock)
         self._empty = self._states.save()
-        self._next = NodeStates(Node(path).start(), self._volume_id)
+        self._next = NodeStates(Node(path).start(), self._volume_id, clock)
         self._known: set[object] = set()
         self._ended: set[object] = set()
         self._last: tuple[Rows, int] | None = None
@@ -98,7 +100,7 @@ class Explorer:
 
     @staticmethod
     def _scene(states: NodeStates) -> Scene:
-        return Scene(states.node, states.volume_id, states.ids())
+        return Scene(states.node, states.volume_id, states.ids(), states.clock)
 
     def explore(
         self, begun: Saved, clients: tuple[Operation, ...], faults: int = 0
@@ -122,6 +124,7 @@ class Explorer:
         def check(seen: Rows, live: Live, order: Steps) -> None:
             promises = _promises(clients, order.ended)
             self._check(seen, live, promises, left)
+            self.counted.steps += 1
             if not (order.is_running or order.failed):
                 check_rest(seen, live)
 
@@ -147,7 +150,11 @@ class Explorer:
         key = (seen, tuple(live.items()), tuple(map(str, promises)))
         if key not in self._known:
             self._known.add(key)
-            left[key] = Killed(self._states.save(), generation, promises)
+            saved = self._states.save()
+            left[key] = Killed(saved, generation, promises)
+            if seen.lent and not seen.due:  # all leases have ended at the next start
+                late = replace(saved, seconds=saved.seconds + LATE)
+                left[key, "late"] = Killed(late, generation, [])
 
     def _start_on(self, killed: Killed, left: dict[object, Killed]) -> None:
         """Start the next node on what a kill has left."""

@@ -8,6 +8,7 @@ statuses and their changes are those of lunshare.agent.model.states.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable
 
 from lunshare.agent.model.states import (
@@ -87,6 +88,8 @@ def wanted(rows: Iterable[Row]) -> Live:
 def check_rest(seen: Rows, live: Live) -> None:
     """Check what holds when no client and no job is left."""
     assert live == wanted(seen.rows), "the target is not what the rows ask for"
+    of_batches = [row for row in seen.rows if uuid.UUID(row.uuid).version == 8]
+    assert len(of_batches) in (0, 2), "half of a batch"
     for row in seen.rows:
         assert row.told in (None, row.mode), f"{row.id} is {row.mode}, told {row.told}"
 
@@ -102,3 +105,4 @@ def check_whole(seen: Rows, live: Live) -> None:
         is_fenced = bool({row.host, row.initiator} & names)
         assert is_fenced == bool(row.fence), f"{row.id} and the fences of hosts differ"
     assert seen.latest_handover.get("status") not in OPEN_HANDOVER, "a handover is open"
+    assert not seen.due, "a lease has ended, and its host may write"

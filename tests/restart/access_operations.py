@@ -12,25 +12,36 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from lunshare.agent.model.errors import AgentError
-from lunshare.agent.model.records import Mode, NewAttachment
+from lunshare.agent.model.lease_records import NewLease
+from lunshare.agent.model.records import Mode, NewAttachment, NewBatch
 from lunshare.agent.service.attachments.handover import NewHandover
 from tests.restart.interleaving import Client
-from tests.restart.node_states import Live
+from tests.restart.node_states import Clock, Live
 from tests.stands.node import CTX, Node, host_connector, initiator
 
 _OTHER = {"a": "b", "b": "a"}
 _RAISES = frozenset(
     {"attach", "reconnect", "promote", "hand over", "unfence", "fence and unfence"}
+    | {"attach both", "lend", "time"}
 )
 _LOWERS = frozenset(
     {"detach", "reconnect", "demote", "hand over", "fence", "fence and unfence"}
+    | {"detach both", "time"}
 )
+#: Of both hosts, whichever one they name.
+_OF_BOTH = frozenset({"hand over", "attach both", "detach both", "time"})
+#: Seconds of a lease, of a renewed one, and after which each has ended.
+_TTL, _RENEWED, LATE = 10, 1000, 5000
 #: Which operations of others may end what an answer says of the target.
 _UNDONE = {
     "rw": _LOWERS,
     "ro": _LOWERS | _RAISES,
     "no writes": _RAISES,
-    "no access": frozenset({"attach", "connect"}),
+    "no access": frozenset({"attach", "attach both", "connect"}),
+    "renewed": _LOWERS - {"time"},
+    "access of both": frozenset({"detach", "detach both", "reconnect", "fence"})
+    | {"fence and unfence", "hand over"},
+    "no access of both": frozenset({"attach", "attach both", "connect"}),
     "handed over": _LOWERS | _RAISES,
     "fenced": frozenset({"unfence", "fence and unfence"}),
     "fenced writes": frozenset({"unfence", "fence and unfence"}),
@@ -44,6 +55,7 @@ class Scene:
     node: Node
     volume_id: str
     ids: dict[str, str]
+    clock: Clock
 
     def of(self, host: str) -> str:
         """The attachment of a host; of one without any, one that is not there."""
@@ -93,7 +105,7 @@ class Operation:
         """Whether the other one may change what this one was answered."""
         if other.kind not in _UNDONE.get(answer, ()):
             return False
-        both = "hand over" in (self.kind, other.kind)
+        both = not _OF_BOTH.isdisjoint((self.kind, other.kind))
         return both or other.host == self.host
 
     def is_kept(self, answer: str, live: Live) -> bool:
@@ -103,6 +115,9 @@ class Operation:
         )
         return {
             "rw": mode == "rw",
+            "renewed": mode == "rw",
+            "access of both": None not in (mode, other),
+            "no access of both": mode is other is None,
             "ro": mode == "ro",
             "no writes": mode != "rw",
             "no access": mode is None,
@@ -174,6 +189,43 @@ def _limit(most: int | None, scene: Scene, host: str) -> str:
     return ""
 
 
+def _limit_to_both(scene: Scene, host: str) -> str:
+    policy = {"lunshare:writers": "a, b", "lunshare:max_writers": "1"}
+    scene.node.services.metadata.change(CTX, scene.volume_id, lambda _: policy)
+    return ""
+
+
+def _lend(then_next: bool, scene: Scene, host: str) -> str:
+    change, lease = scene.node.services.mode_changes.change, NewLease(_TTL, then_next)
+    return str(change(CTX, scene.of(host), Mode.RW, lease=lease).row.mode)
+
+
+def _renew(scene: Scene, host: str) -> str:
+    scene.node.services.leases.renew(CTX, scene.of(host), _RENEWED)
+    return "renewed"
+
+
+def _let_time_pass(scene: Scene, host: str) -> str:
+    """As long as a lease lasts, at one moment; then the timer looks."""
+    with scene.node.assembly.database.writing():
+        scene.clock.now += _TTL
+    scene.node.services.leases.end_due()
+    return ""
+
+
+def _attach_both(mode: Mode | None, scene: Scene, host: str) -> str:
+    hosts = [host_connector(name) for name in ("a", "b")]
+    new = NewBatch(scene.volume_id, "the key", hosts, mode)
+    scene.node.services.batches.attach(CTX, new)
+    return "access of both"
+
+
+def _detach_both(scene: Scene, host: str) -> str:
+    ids = [scene.of(name) for name in ("a", "b")]
+    scene.node.services.batches.detach(CTX, scene.volume_id, ids)
+    return "no access of both"
+
+
 def _reconcile(scene: Scene, host: str) -> str:
     scene.node.assembly.reconcile.run()
     return ""
@@ -208,8 +260,18 @@ _VARIANTS = (
     replace(_FENCES, name="fence: of writes", work=partial(_fence, True, 5.0)),
     replace(_FENCES, name="fence: at once", work=partial(_fence, False, 0.0)),
     Operation("fence and unfence", _fence_for_a_moment, needs=False),
+    Operation("lend", partial(_lend, False)),
+    Operation("lend: then the next", partial(_lend, True)),
+    Operation("renew", _renew),
 )
 _OF_NO_HOST = (Operation("limit: to 1", partial(_limit, 1), needs=False),)
+_OF_TWO_HOSTS = (
+    Operation("attach both: ro", partial(_attach_both, Mode.RO), needs=False),
+    Operation("attach both: no mode", partial(_attach_both, None), needs=False),
+    Operation("detach both", _detach_both),
+    Operation("limit: of both", _limit_to_both, needs=False),
+    Operation("time", _let_time_pass, needs=False),
+)
 #: It reads so much without a lock that there are many orders.
 _OF_A_TIMER = (
     Operation("reconcile", _reconcile, needs=False),
@@ -224,7 +286,7 @@ def _of_both(operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
 
 #: What a client does, of each host.
 USUAL = (*_of_both(_OF_A_HOST), *_OF_NO_HOST)
-EVERY = (*USUAL, *_of_both(_VARIANTS), *_OF_A_TIMER)
+EVERY = (*USUAL, *_of_both(_VARIANTS), *_OF_TWO_HOSTS, *_OF_A_TIMER)
 NAMED = {str(each): each for each in EVERY}
 
 

@@ -26,7 +26,8 @@ Acl = tuple[Mode, str, Auth | None]
 _ROWS = (
     "SELECT id, attached_host, initiator, leaving, former_host, attach_status,"
     " attach_mode, fence, fenced_at IS NOT NULL, answered,"
-    " auth_username IS NOT NULL, connection_info FROM volume_attachment"
+    " auth_username IS NOT NULL, lease_ends, lease, connection_info"
+    " FROM volume_attachment"
     " WHERE NOT deleted AND volume_id = ? ORDER BY created_at, id"
 )
 
@@ -53,6 +54,8 @@ class Row:
     is_closed: bool  # the target has answered that the fence holds
     answered: bool
     has_user: bool
+    lease_ends: float | None  # by ``Clock``
+    lease: str | None  # who follows; None: there was no lease
     told: str | None  # the mode in connection_info
     uuid: str = field(compare=False)
 
@@ -65,6 +68,17 @@ class Rows:
     fences: tuple[tuple[str, str, str], ...]
     handover: str
     metadata: str
+    seconds: float  # of ``Clock``
+
+    @property
+    def lent(self) -> list[Row]:
+        """The attachments with a lease of which no row says that it has ended."""
+        return [row for row in self.rows if row.lease_ends is not None]
+
+    @property
+    def due(self) -> list[Row]:
+        """Those of them whose time is over."""
+        return [row for row in self.lent if (row.lease_ends or 0.0) <= self.seconds]
 
     @property
     def most_writers(self) -> int | None:
@@ -86,13 +100,24 @@ class Saved:
     tables: Mapping[str, list[tuple[Any, ...]]]
     metadata: str
     acls: Mapping[str, Acl] | None
+    seconds: float
+
+
+class Clock:
+    """The seconds since the boot; they go on where an operation says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 class NodeStates:
     """The states of one node with one volume."""
 
-    def __init__(self, node: Node, volume_id: str) -> None:
-        self.node, self.volume_id = node, volume_id
+    def __init__(self, node: Node, volume_id: str, clock: Clock) -> None:
+        self.node, self.volume_id, self.clock = node, volume_id, clock
         path = node.path / "lunshare.sqlite"
         # Clients use it in turn.
         self._sqlite = sqlite3.connect(
@@ -109,23 +134,30 @@ class NodeStates:
         [version] = self._sqlite.execute("PRAGMA data_version").fetchone()
         if self._seen is None or self._seen[0] != version:
             self._seen = version, self._read()
+        if self._seen[1].seconds != self.clock.now:
+            self._seen = version, self._read()
         return self._seen[1]
 
     def _read(self) -> Rows:
         names: dict[str, str] = {}
         found: list[Row] = []
-        for ident, host, *values, info in self._sqlite.execute(
+        for ident, host, *values, lease, info in self._sqlite.execute(
             _ROWS, (self.volume_id,)
         ):
             names[ident] = f"{host}-{sum(row.host == host for row in found)}"
             told = json.loads(info)["access_mode"] if info else None
-            fields: list[Any] = [names[ident], host, *values, told, ident]
+            lent = lease and str(json.loads(lease)["then"])
+            fields: list[Any] = [names[ident], host, *values, lent, told, ident]
             found.append(Row(*fields))
         fences = self._sqlite.execute(
             "SELECT name, host, fence FROM host_fences ORDER BY name, host"
         ).fetchall()
         return Rows(
-            tuple(found), tuple(fences), self._handover(names), self._metadata()
+            tuple(found),
+            tuple(fences),
+            self._handover(names),
+            self._metadata(),
+            self.clock.now,
         )
 
     def _handover(self, names: Mapping[str, str]) -> str:
@@ -177,7 +209,7 @@ class NodeStates:
         }
         acls = self.node.target().storage.exports.get(self.volume_id)
         kept = acls if acls is None else _kept(acls)
-        return Saved(tables, self._metadata(), kept)
+        return Saved(tables, self._metadata(), kept, self.clock.now)
 
     def restore(self, saved: Saved) -> None:
         """Put it back. Triggers count the rows of attachments."""
@@ -190,7 +222,7 @@ class NodeStates:
                 run(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
         run("UPDATE volumes SET metadata = ?", (saved.metadata,))
         run("COMMIT")
-        self._seen = None
+        self._seen, self.clock.now = None, saved.seconds
         exports.pop(self.volume_id, None)
         if saved.acls is not None:
             exports[self.volume_id] = dict(_acls(saved))

@@ -10,38 +10,60 @@ target in memory (docs/decisions/0044). This explores the usual operations, and
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
-from lunshare.agent.db import attachments
+from lunshare.agent.db import attachments, lease_ends
+from lunshare.agent.model.lease_records import NewLease
 from lunshare.agent.service.attachments import access, fencing, mode_change
 from lunshare.agent.service.attachments.access import Access
+from lunshare.agent.service.attachments.batches import Batches
 from lunshare.agent.service.attachments.fencing import Fences
 from lunshare.agent.service.attachments.handover import Handovers
+from lunshare.agent.service.attachments.leases import Leases
 from lunshare.agent.service.attachments.mode_change import ModeChanges
 from lunshare.agent.service.attachments.wanted_state import Wanted
 from lunshare.agent.service.reconcile import Reconciler
 from lunshare.drivers.values import Auth, Connector, Mode
 from tests.restart.access_explorer import Explorer
-from tests.restart.access_operations import NAMED, USUAL
+from tests.restart.access_operations import NAMED, USUAL, Operation
 from tests.restart.access_scenes import begin, explorer
 
 __all__ = ["explorer"]
 
-_BEGINNINGS = ("one writer of at most one", "a fenced writer of at most one")
-#: What each run explores: of the second beginning, what there is beside an unfence.
-_USUAL_PAIRS = (
-    tuple(itertools.combinations_with_replacement(USUAL, 2)),
-    tuple((NAMED["unfence a"], each) for each in (*USUAL, NAMED["connect: again a"])),
-)
+
+def _beside(name: str, others: Iterable[Operation]) -> list[tuple[Operation, ...]]:
+    return [(NAMED[name], other) for other in others]
 
 
-@pytest.mark.parametrize("number", range(2), ids=_BEGINNINGS)
-def test_two_clients_in_every_order(explorer: Explorer, number: int) -> None:
-    begun = begin(explorer, _BEGINNINGS[number])
-    for clients in _USUAL_PAIRS[number]:
+_AGAIN, _TIME, _RENEWS = (NAMED[n] for n in ("connect: again a", "time a", "renew a"))
+_BOTH = [NAMED[f"attach both: {mode} a"] for mode in ("ro", "no mode")]
+_ONE_WRITER, _FENCED = "one writer of at most one", "a fenced writer of at most one"
+_LEASED, _PASSED_ON = "a writer with a lease", "a lease that the next one gets"
+#: What each run explores, by the beginning.
+_USUAL_PAIRS: dict[str, list[tuple[Operation, ...]]] = {
+    _ONE_WRITER: [
+        *itertools.combinations_with_replacement(USUAL, 2),
+        *_beside("detach both a", (*USUAL, *_BOTH)),
+        *_beside("lend b", (NAMED["demote a"], NAMED["detach a"], NAMED["fence b"])),
+    ],
+    _FENCED: _beside("unfence a", (*USUAL, _AGAIN)),
+    _LEASED: [*_beside("time a", (*USUAL, _RENEWS)), *_beside("renew a", USUAL)],
+    _PASSED_ON: _beside("time a", (*USUAL, _RENEWS, _TIME, NAMED["lend b"])),
+    "nobody": [
+        *itertools.combinations_with_replacement(_BOTH, 2),
+        *_beside("attach both: no mode a", USUAL),
+    ],
+}
+
+
+@pytest.mark.parametrize("scene", _USUAL_PAIRS)
+def test_two_clients_in_every_order(explorer: Explorer, scene: str) -> None:
+    begun = begin(explorer, scene)
+    for clients in _USUAL_PAIRS[scene]:
         explorer.explore(begun, clients)
     print(explorer.counted)
     assert explorer.counted.most_writers == 1
@@ -149,22 +171,83 @@ def count_no_leaving_writer(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(access, "_unfenced_writers", without)
 
 
+def end_leases_too_early(patch: pytest.MonkeyPatch) -> None:
+    """The timer ends every lease at which it looks, also one that was renewed."""
+    commit, ended = Leases._commit_end, lease_ends.ended
+
+    def anyway(self: Leases, attachment_id: str) -> Any:
+        with self._db.writing() as connection:
+            attachments.set_values(connection, attachment_id, lease_ends=0.0)
+        return commit(self, attachment_id)
+
+    patch.setattr(
+        lease_ends, "ended", lambda connection, _: ended(connection, math.inf)
+    )
+    patch.setattr(Leases, "_commit_end", anyway)
+
+
+def renew_ended_leases(patch: pytest.MonkeyPatch) -> None:
+    """A renewal does not look whether the lease has ended."""
+
+    def renew(self: Leases, ctx: Any, attachment_id: str, ttl: int) -> Any:
+        with self._db.writing() as connection:
+            row = attachments.require(connection, attachment_id, ctx)
+            return mode_change.lend(connection, row, NewLease(ttl))
+
+    patch.setattr(Leases, "renew", renew)
+
+
+def leave_ended_leases(patch: pytest.MonkeyPatch) -> None:
+    """A start does not end what has ended while no daemon ran."""
+    patch.setattr(Leases, "end_all", lambda _: None)
+
+
+def open_each_of_a_batch_alone(patch: pytest.MonkeyPatch) -> None:
+    """The rows of a batch are one commit; that they are open is one for each."""
+    opens = Batches._open
+
+    def alone(self: Batches, volume: Any, rows: Any, accesses: Any) -> list[Any]:
+        return [
+            one
+            for row in rows
+            for one in opens(
+                self, volume, [row], {row.initiator: accesses[row.initiator]}
+            )
+        ]
+
+    patch.setattr(Batches, "_open", alone)
+
+
+def close_one_of_a_batch(patch: pytest.MonkeyPatch) -> None:
+    """The end of a batch closes the first access only."""
+
+    def first(self: Access, volume: Any, rows: list[Any], _: Wanted) -> None:
+        self.apply(volume, rows[0].initiator)
+
+    patch.setattr(Access, "_detach", first)
+
+
 Break = Callable[[pytest.MonkeyPatch], None]
 BROKEN: dict[Break, tuple[str, str, str]] = {
-    forget_before_closing: (_BEGINNINGS[0], "demote a", "promote b"),
+    end_leases_too_early: (_LEASED, "time a", "renew a"),
+    renew_ended_leases: (_LEASED, "time a", "renew a"),
+    leave_ended_leases: (_LEASED, "renew a", "detach b"),
+    open_each_of_a_batch_alone: ("nobody", "attach both: ro a", "limit: to 1 a"),
+    close_one_of_a_batch: (_ONE_WRITER, "detach both a", "attach: rw a"),
+    forget_before_closing: (_ONE_WRITER, "demote a", "promote b"),
     decide_before_the_transaction: (
         "two readers",
         "promote a",
         "limit: to 0 a",
     ),
-    open_before_the_row: (_BEGINNINGS[0], "promote b", "detach a"),
-    promote_too_early: (_BEGINNINGS[0], "hand over: from one b", "detach a"),
-    unfence_without_a_policy: (_BEGINNINGS[1], "promote b", "unfence a"),
-    attach_fenced_hosts: (_BEGINNINGS[0], "fence a", "attach: rw a"),
-    fence_without_the_lock: (_BEGINNINGS[0], "fence a", "attach: rw a"),
-    leave_what_was_begun: (_BEGINNINGS[0], "demote a", "detach b"),
-    leave_handovers: (_BEGINNINGS[0], "hand over: from one b", "detach a"),
-    count_no_leaving_writer: (_BEGINNINGS[0], "demote: at once a", "promote b"),
+    open_before_the_row: (_ONE_WRITER, "promote b", "detach a"),
+    promote_too_early: (_ONE_WRITER, "hand over: from one b", "detach a"),
+    unfence_without_a_policy: (_FENCED, "promote b", "unfence a"),
+    attach_fenced_hosts: (_ONE_WRITER, "fence a", "attach: rw a"),
+    fence_without_the_lock: (_ONE_WRITER, "fence a", "attach: rw a"),
+    leave_what_was_begun: (_ONE_WRITER, "demote a", "detach b"),
+    leave_handovers: (_ONE_WRITER, "hand over: from one b", "detach a"),
+    count_no_leaving_writer: (_ONE_WRITER, "demote: at once a", "promote b"),
 }
 
 
