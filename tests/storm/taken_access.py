@@ -89,7 +89,7 @@ class Fenced:
             return False
         client.fenced.discard(self._initiator)
         for row in client.attached:
-            if row.mode == modes.UNSURE and row.info:
+            if row.initiator == self._initiator and row.info:
                 client.unanswered.append(partial(modes.settles, client, row))
         return True
 
