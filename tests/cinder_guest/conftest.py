@@ -4,14 +4,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
 
+from tests.bench.http import Client
 from tests.cinder_guest.node import Node
 
 _SHOWN = 6000
+
+
+@pytest.fixture
+def client(node: Node) -> Iterator[Client]:
+    made = Client(node.port)
+    yield made
+    made.close()
 
 
 @pytest.hookimpl(wrapper=True)

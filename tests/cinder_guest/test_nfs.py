@@ -70,13 +70,6 @@ def node(
         yield made
 
 
-@pytest.fixture
-def client(node: Node) -> Iterator[Client]:
-    made = Client(node.port)
-    yield made
-    made.close()
-
-
 def host(client: Client, volume_id: str, name: str, mode: str) -> Host:
     """A host with an attachment, which has not logged in yet."""
     made = Host(name)

@@ -33,13 +33,6 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
         yield made
 
 
-@pytest.fixture
-def client(node: Node) -> Iterator[Client]:
-    made = Client(node.port)
-    yield made
-    made.close()
-
-
 def test_backend_is_taken_over_and_given_back(node: Node, client: Client) -> None:
     scene = Scene(client, node.directory)
     print(f"  Cinder's driver, an attach: {', '.join(scene.started)}")

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.bench.http import Client
-from tests.fleet.stack import Stack
+from tests.fleet import api
+from tests.fleet.stack import THIN, Stack
 
 
 @pytest.fixture(scope="session")
@@ -21,6 +22,11 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 @pytest.fixture
 def client(stack: Stack) -> Client:
     return stack.client()
+
+
+@pytest.fixture
+def volume(client: Client) -> str:
+    return api.create(client, THIN)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -18,11 +18,6 @@ from tests.fleet.transcript import modes, say
 from tests.stands.waiting import until
 
 
-@pytest.fixture
-def volume(stack: Stack, client: Client) -> str:
-    return api.create(client, THIN)
-
-
 def test_three_hosts_have_the_mode_of_their_attachment(
     stack: Stack, client: Client, volume: str
 ) -> None:

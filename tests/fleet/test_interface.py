@@ -188,23 +188,9 @@ def test_user_without_permission_on_the_socket_is_named(tmp_path: Path) -> None:
     assert lines[0].startswith("log: [ours] backend state: up=False problem=user ")
 
 
-def cases(program: str, tmp_path: Path) -> dict[str, Any]:
-    """What a program says that Cinder's Python runs."""
-    done = subprocess.run(
-        [str(python()), "-W", "ignore", "-m", f"tests.fleet.{program}"],
-        check=False,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": python_path(tmp_path)},
-    )
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
 def test_an_access_that_nothing_can_follow_is_closed_again(tmp_path: Path) -> None:
     """It stayed open for ever: Cinder has no row that names its host."""
-    answers = cases("unfollowed", tmp_path)["unfollowed"]
+    answers = printed("unfollowed", tmp_path)["unfollowed"]
     assert len(answers) == 4
     for name, answer in answers.items():
         reason = "no portal" if "no_answer" in name else "can't start new thread"
@@ -215,7 +201,7 @@ def test_an_access_that_nothing_can_follow_is_closed_again(tmp_path: Path) -> No
 def test_a_detach_does_not_read_the_type_of_the_volume(tmp_path: Path) -> None:
     """It failed while the row of the type could not be read."""
     one = {"before": ["iqn.1994-05.com.example:one"], "after": []}
-    answers = cases("unfollowed", tmp_path)["without type"]
+    answers = printed("unfollowed", tmp_path)["without type"]
     assert answers == {"the host": one, "any host": one}
 
 
@@ -227,7 +213,7 @@ def test_a_start_that_fails_in_part_is_repeated_with_the_rows_of_that_time(
     The second removed the export that the volume's new backend had created, and the
     third ended cinder-volume at its start. The fourth was tried again and again.
     """
-    assert cases("failed_starts", tmp_path) == {
+    assert printed("failed_starts", tmp_path) == {
         "deleted": {"stats": "up", "live": ["1"]},
         "migrated": {"stats": "up", "live": ["1"]},
         "unlisted": {"stats": "up", "live": []},

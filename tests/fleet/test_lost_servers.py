@@ -37,11 +37,6 @@ rpcapi.VolumeAPI().terminate_connection(admin, volume, None, force=True)
 """
 
 
-@pytest.fixture
-def volume(stack: Stack, client: Client) -> str:
-    return api.create(client, THIN)
-
-
 def start(verb: Callable[..., object], *given: object) -> threading.Thread:
     """Send a request that may get no answer."""
 

@@ -18,11 +18,6 @@ from tests.fleet.transcript import modes, say
 from tests.stands.waiting import until
 
 
-@pytest.fixture
-def volume(stack: Stack, client: Client) -> str:
-    return api.create(client, THIN)
-
-
 def test_killed_service_leaves_hosts_and_continues(
     stack: Stack, client: Client, volume: str
 ) -> None:

@@ -21,7 +21,7 @@ from lunshare.cinder import chap_secrets
 from lunshare.cinder.host_connections import HostConnections
 from lunshare.cinder.wanted_access import AttachmentRow, VolumeHosts
 from lunshare.drivers.backend import Backend
-from lunshare.drivers.base import Root
+from lunshare.drivers.conformance.root import NoRoot
 from lunshare.drivers.driver import Driver
 from lunshare.drivers.errors import TargetFailed
 from lunshare.drivers.fake import fake_storage
@@ -31,16 +31,6 @@ from lunshare.drivers.values import Mode, Volume
 
 ID = "0a1b2c3d-0000-4000-8000-000000000001"
 SENT = {"initiator": "iqn.1994-05.com.example:one", "host": "one", "mode": "rw"}
-
-
-class NoRoot(Root):
-    """The fake drivers need nothing of root."""
-
-    def run(self, *argv: str, timeout: float = 60.0) -> str:
-        raise AssertionError(argv)
-
-    def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
-        raise AssertionError(verb)
 
 
 @dataclass

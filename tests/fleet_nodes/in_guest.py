@@ -42,10 +42,6 @@ class NodeMachine(Machine):
             for volume, modes in found.items()
         }
 
-    def session_number(self, volume: str, initiator: str) -> str:
-        """The kernel's number of the live session, which is never used again."""
-        return Live(volume).session(initiator) or ""
-
     def login(
         self, initiator: str, iqn: str, portal: str, user: str, secret: str
     ) -> int:

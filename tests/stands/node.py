@@ -37,6 +37,7 @@ from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.fake.fake_storage import Failures
 from lunshare.drivers.targets.fake import FakeTarget
 from tests import counted_rows
+from tests.stands.servers import LOOPBACK
 
 CTX = RequestContext("user", "project", True, "req-test", ("admin",))
 
@@ -148,6 +149,13 @@ def served(node: Node, bind: tuple[str, int] | str) -> Iterator[Any]:
     yield server.bind_addr
     server.stop()
     thread.join()
+
+
+@pytest.fixture
+def endpoint(node: Node) -> Iterator[str]:
+    """The URL of the API of ``node``, which serves it."""
+    for host, port in served(node, (LOOPBACK, 0)):
+        yield f"http://{host}:{port}/v3"
 
 
 def is_counted(node: Node, project: str) -> bool:

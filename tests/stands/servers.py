@@ -70,10 +70,6 @@ class Server:
         assert self.process is not None
         return self.process.pid
 
-    def count_in_log(self, text: str) -> int:
-        """How often this text is in its output."""
-        return self.log.read_text().count(text) if self.log.exists() else 0
-
     def end(self, number: int = signal.SIGTERM) -> None:
         """Stop it, and wait for its end; no process that it started is left."""
         if self.process is None:

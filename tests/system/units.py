@@ -42,8 +42,3 @@ class Journal:
         return run(
             "journalctl", "--unit", unit, "--output=cat", "--after-cursor", self._cursor
         )
-
-    def has_line(self, *words: str) -> bool:
-        """Whether one line has all these words."""
-        lines = self.text().splitlines()
-        return any(all(word in line for word in words) for line in lines)

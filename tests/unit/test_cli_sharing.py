@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -22,7 +22,7 @@ from lunshare.agent.model.records import NewAttachment, Page
 from lunshare.agent.service.volumes.reset_status import Reset
 from lunshare.drivers.errors import DeadlineExceeded, TargetFailed
 from lunshare.drivers.values import Auth
-from tests.stands.node import CTX, Node, initiator, node_fixture, served
+from tests.stands.node import CTX, Node, endpoint, initiator, node_fixture
 from tests.stands.servers import LOOPBACK, free_port
 from tests.stands.waiting import until
 
@@ -31,13 +31,9 @@ Run = Callable[..., Output]
 Fields = dict[str, Any]
 
 PORT = free_port()
+__all__ = ["endpoint"]
+
 node = node_fixture(section=f"target_port = {PORT}", forget_storage=True)
-
-
-@pytest.fixture
-def endpoint(node: Node) -> Iterator[str]:
-    for host, port in served(node, (LOOPBACK, 0)):
-        yield f"http://{host}:{port}/v3"
 
 
 @pytest.fixture

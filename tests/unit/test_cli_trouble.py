@@ -13,7 +13,7 @@ import socketserver
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -21,22 +21,25 @@ import pytest
 from lunshare.agent.model.records import Page
 from lunshare.drivers.errors import TargetFailed
 from tests.api.calls import Api
-from tests.stands.node import CTX, Node, connector, initiator, node_fixture, served
+from tests.stands.node import (
+    CTX,
+    Node,
+    connector,
+    endpoint,
+    initiator,
+    node_fixture,
+)
 from tests.stands.servers import LOOPBACK, ROOT
 from tests.stands.waiting import until
 
 Ran = subprocess.CompletedProcess[str]
 Run = Callable[..., Ran]
 
+__all__ = ["endpoint"]
+
 node = node_fixture(forget_storage=True)
 WORDS = (sys.executable, "-m", "lunshare.agent.cli.main")
 PAIR = f"alpha={initiator('alpha')}@192.0.2.7"
-
-
-@pytest.fixture
-def endpoint(node: Node) -> Iterator[str]:
-    for host, port in served(node, (LOOPBACK, 0)):
-        yield f"http://{host}:{port}/v3"
 
 
 @pytest.fixture

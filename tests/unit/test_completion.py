@@ -15,7 +15,7 @@ from typing import IO
 import pytest
 
 from lunshare.agent.cli import main as cli
-from tests.stands.node import Node, initiator, node_fixture, served
+from tests.stands.node import endpoint, initiator, node_fixture
 from tests.stands.servers import LOOPBACK, free_port
 
 Complete = Callable[[str], list[str]]
@@ -25,13 +25,9 @@ NOBODY = f"http://{LOOPBACK}:{free_port()}/v3"
 #: Escape and * insert every completion into the line, control-A goes to its start.
 INSERT_ALL, TO_START = "\x1b*", "\x01"
 
+__all__ = ["endpoint"]
+
 node = node_fixture()
-
-
-@pytest.fixture
-def endpoint(node: Node) -> Iterator[str]:
-    for host, port in served(node, (LOOPBACK, 0)):
-        yield f"http://{host}:{port}/v3"
 
 
 @pytest.fixture

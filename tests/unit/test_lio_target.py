@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-from lunshare.drivers.base import Root
+from lunshare.drivers.conformance.root import NoRoot
 from lunshare.drivers.errors import InvalidValue
 from lunshare.drivers.targets.lio import LioTarget
 from lunshare.drivers.values import Auth, Connector, Disk, Export, Mode, Volume
@@ -20,28 +20,15 @@ IQN = f"iqn.2026-11.io.lunshare:{VOLUME.name}"
 HOST = Connector("iqn.1994-05.com.example:h1", Mode.RO, "a", Auth("user", "secret"))
 
 
-class RecordingRoot(Root):
+class RecordingRoot(NoRoot):
     """Records the requests to the helper."""
 
     def __init__(self) -> None:
         self.requests: list[dict[str, Any]] = []
 
-    def run(self, *argv: str, timeout: float = 60.0) -> str:
-        raise AssertionError(argv)
-
     def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
         self.requests.append({"verb": verb, **arguments})
         return []
-
-
-class NoRoot(Root):
-    """A root helper that must not be called."""
-
-    def run(self, *argv: str, timeout: float = 60.0) -> str:
-        raise AssertionError(argv)
-
-    def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
-        raise AssertionError(verb)
 
 
 def driver(**changed: Any) -> LioTarget:

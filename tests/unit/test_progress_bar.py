@@ -12,18 +12,19 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from tests.stands.node import Node, initiator, node_fixture, served
+from tests.stands.node import Node, endpoint, initiator, node_fixture
 from tests.stands.servers import LOOPBACK
 from tests.stands.waiting import until
 
 COMMAND = [sys.executable, "-m", "lunshare.agent.cli.main"]
 GIB = 1024**3
+
+__all__ = ["endpoint"]
 
 node = node_fixture()
 
@@ -125,23 +126,16 @@ def test_an_interrupt_leaves_a_clean_line(wiping: WipingNode) -> None:
     assert shown.end() == (130, "")
 
 
-@contextmanager
-def listening(node: Node) -> Iterator[str]:
-    for host, port in served(node, (LOOPBACK, 0)):
-        yield f"http://{host}:{port}/v3"
-
-
-def test_a_request_that_hangs_moves_a_mark(node: Node) -> None:
+def test_a_request_that_hangs_moves_a_mark(node: Node, endpoint: str) -> None:
     pair = f"--rw=alpha={initiator('alpha')}"
-    with listening(node) as endpoint:
-        subprocess.run(
-            [*COMMAND, "share", "1", "--name", "v", pair, "--endpoint", endpoint],
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )
-        with node.target().failures.hold("apply.closed"):
-            shown = Terminal("mode", "v", "alpha", "ro", "--endpoint", endpoint)
-            mark = re.compile(r"mode \[( *#)")
-            until(lambda: len(set(mark.findall(shown.drawn))) > 1, seconds=20)
-        code, screen = shown.end()
+    subprocess.run(
+        [*COMMAND, "share", "1", "--name", "v", pair, "--endpoint", endpoint],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    with node.target().failures.hold("apply.closed"):
+        shown = Terminal("mode", "v", "alpha", "ro", "--endpoint", endpoint)
+        mark = re.compile(r"mode \[( *#)")
+        until(lambda: len(set(mark.findall(shown.drawn))) > 1, seconds=20)
+    code, screen = shown.end()
     assert (code, screen.split()[0], "[" in screen) == (0, "ATTACHMENT", False)
