@@ -24,7 +24,7 @@ MAX_EMPTY = 100
 #: How many functions may be called `of`; the aim is none.
 MAX_OF = 0
 
-#: Class names that more than one class has: none may be added.
+#: Class names of two classes, a row and what a driver gets of it: none may be added.
 REPEATED = {
     "Snapshot",
     "Volume",
