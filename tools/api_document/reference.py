@@ -21,6 +21,7 @@ from lunshare.agent.api.requests import metadata_schemas, operator_schemas, sche
 from lunshare.agent.api.requests.actions import Action
 from lunshare.agent.api.requests.forms import Form
 from lunshare.agent.api.routes import REFUSED, REFUSED_IDENTITY, ROUTES, Route
+from lunshare.agent.model.page_rows import PAGE_BYTES
 from tools.api_document.answer_parts import EXTENSION, Schema
 from tools.api_document.answer_table import BODIES
 
@@ -41,6 +42,9 @@ fields of <https://docs.openstack.org/api-ref/block-storage/v3/>. A project may 
 `/v3`, as in `/v3/PROJECT/volumes`. *Since* is the first microversion of a route or a
 field; before it a route does not exist (404) and a field is unknown. From
 {text(microversions.STRICT_BODIES)} on an unknown field is refused.
+
+A page of a list has at most `limit` rows (`osapi_max_limit` without one), and ends at
+{PAGE_BYTES // 2**20} MiB. `volumes_links` and the like then have the link `next`.
 
 Lists take `limit`, `marker`, `offset`, `sort`, `sort_key`, `sort_dir`, `all_tenants`,
 `with_count` (since {text(microversions.LIST_COUNT)}) and filters by field:

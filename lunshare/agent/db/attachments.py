@@ -24,6 +24,7 @@ from lunshare.agent.db.schema import (
 from lunshare.agent.db.sqlite.engine import now
 from lunshare.agent.db.sqlite.prepared import Prepared, Row
 from lunshare.agent.model.errors import Invalid, existing
+from lunshare.agent.model.page_rows import PageRows, fill, json_bytes
 from lunshare.agent.model.records import Attachment, Page, RequestContext
 from lunshare.agent.model.states import (
     ENDING,
@@ -54,6 +55,10 @@ _FIELDS = RecordColumns(
 BRIEF = _FIELDS.part("announced")
 
 _ALL = sa.select(*_FIELDS.labels)
+_LARGE = ("connector", "connection_info")
+_SMALL = sa.select(
+    *(sa.null().label(x.key) if x.key in _LARGE else x for x in _FIELDS.labels)
+)
 _AGE = (_A.created_at, _A.id)
 _THIS = _A.volume_id == sa.bindparam("volume_id")
 
@@ -88,30 +93,6 @@ _HAS_ACCESS = (
     _A.initiator.is_not(None),
     sa.or_(*(_A.attach_status == status for status in sorted(WANTED))),
     sa.or_(_A.fence.is_(None), _A.fence == FenceKind.WRITES),
-)
-_BY_NAME = tuple(
-    _FIELDS.prepared(
-        _ALL.where(
-            column == sa.bindparam("name"),
-            _HERE,
-            *([_A.former_initiator.is_not(None)] if "former" in index else ()),
-        ),
-        index=index,
-    )
-    for column, index in (
-        (_A.attached_host, "attachments_by_host"),
-        (_A.initiator, "attachments_by_initiator"),
-        (_A.former_initiator, "attachments_by_former_initiator"),
-        (_A.former_host, "attachments_by_former_host"),
-    )
-)
-_SENT_BY = Prepared(
-    sa.select(_A.initiator).where(
-        _HERE,
-        _A.legacy.is_not(None),
-        _A.initiator.is_not(None),
-        sa.literal_column("json_extract(connector, '$.host')") == sa.bindparam("host"),
-    )
 )
 _ANY_WANTED = Prepared(
     sa.select(_A.id).where(_THIS, *_HAS_ACCESS).limit(1),
@@ -240,7 +221,7 @@ def require_of(
     return existing(own, "attachment", attachment_id)
 
 
-def page(connection: sa.Connection, page: Page) -> list[Attachment]:
+def page(connection: sa.Connection, page: Page) -> PageRows[Attachment]:
     """Return a page of attachments.
 
     :raises NotFound: the marker does not exist.
@@ -248,7 +229,12 @@ def page(connection: sa.Connection, page: Page) -> list[Attachment]:
     query = _listed(page.sort, page.project_id is None)
     query = paging.filtered(query, page.filters, COLUMNS)
     query = paging.after_marker(connection, query, page, COLUMNS, "attachment", *_OWN)
-    return _FIELDS.records(connection.execute(query, paging.values(page)))
+    rows = _FIELDS.iterate(connection.execute(query, paging.values(page)))
+    return fill(
+        rows,
+        page.limit,
+        lambda row: json_bytes(row.connector, row.connection_info),
+    )
 
 
 @functools.lru_cache(maxsize=paging.SORTS)
@@ -269,6 +255,23 @@ def of_volumes(
         for attachment in _brief_of(len(chunk)).rows(connection, chunk):
             attachments.setdefault(attachment.volume_id, []).append(attachment)
     return attachments
+
+
+def counts(connection: sa.Connection, volume_ids: Sequence[str]) -> dict[str, int]:
+    """Return how many attachments each of these volumes has, if any."""
+    return {
+        row.volume_id: row.count
+        for chunk in paging.chunks(volume_ids)
+        for row in _counts_of(len(chunk)).iterate(connection, chunk)
+    }
+
+
+@functools.lru_cache
+def _counts_of(count: int) -> Prepared:
+    ids: list[Any] = [sa.bindparam(name) for name in paging.names(count)]
+    query = sa.select(_A.volume_id, sa.func.count().label("count"))
+    query = query.where(_A.volume_id.in_(ids), _HERE).group_by(_A.volume_id)
+    return Prepared(query, index="attachments_of_volume")
 
 
 @functools.lru_cache
@@ -303,32 +306,21 @@ def of_initiator(
     return _OF_INITIATOR.rows(connection, which)
 
 
-def of_host(connection: sa.Connection, name: str) -> list[Attachment]:
-    """Return the complete attachments that have a host or initiator of this name.
-
-    Also as the initiator that their connector has replaced.
-    """
-    which = {"name": name}
-    rows = [row for select in _BY_NAME for row in select.rows(connection, which)]
-    return list({row.id: row for row in rows}.values())
-
-
-def initiators_sent_by(connection: sa.Connection, host: str) -> list[str]:
-    """Return the initiators of connectors that say this host, whatever os-attach said.
-
-    It reads every attachment of the node.
-    """
-    return [row.initiator for row in _SENT_BY.rows(connection, {"host": host})]
-
-
 def legacy(connection: sa.Connection, volume_id: str) -> list[Attachment]:
     """Return those that actions of a volume made, complete and oldest first."""
     return _LEGACY.rows(connection, {"volume_id": volume_id})
 
 
-def with_initiator(connection: sa.Connection) -> list[Attachment]:
-    """Return every complete attachment with an initiator, oldest first."""
-    query = _ALL.where(_HERE, _A.initiator.is_not(None)).order_by(*_AGE)
+def with_initiator(
+    connection: sa.Connection, volume_id: str | None
+) -> list[Attachment]:
+    """Return attachments with an initiator, of a volume or of all, oldest first.
+
+    They have no connector and no connection_info, which may be large.
+    """
+    query = _SMALL.where(_HERE, _A.initiator.is_not(None)).order_by(*_AGE)
+    if volume_id is not None:
+        query = query.where(_A.volume_id == volume_id)
     return _FIELDS.records(connection.execute(query))
 
 

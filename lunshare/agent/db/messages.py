@@ -17,6 +17,7 @@ from lunshare.agent.db.record_columns import RecordColumns
 from lunshare.agent.db.schema import MESSAGES
 from lunshare.agent.db.sqlite.engine import now
 from lunshare.agent.model.errors import existing
+from lunshare.agent.model.page_rows import PageRows, fill, json_bytes
 from lunshare.agent.model.project_records import Message
 from lunshare.agent.model.records import Page, RequestContext
 
@@ -63,7 +64,7 @@ def require(connection: sa.Connection, message_id: str, ctx: RequestContext) -> 
     return _FIELDS.record(existing(row, "message", message_id))
 
 
-def page(connection: sa.Connection, page: Page) -> list[Message]:
+def page(connection: sa.Connection, page: Page) -> PageRows[Message]:
     """Return a page of messages that have not expired.
 
     :raises NotFound: the marker does not exist.
@@ -72,7 +73,8 @@ def page(connection: sa.Connection, page: Page) -> list[Message]:
     own = _M.project_id == paging.PROJECT
     query = paging.after_marker(connection, query, page, COLUMNS, "message", own)
     query = paging.ordered(query, page.sort, COLUMNS)
-    return _FIELDS.records(connection.execute(query, paging.values(page)))
+    rows = _FIELDS.iterate(connection.execute(query, paging.values(page)))
+    return fill(rows, page.limit, lambda row: json_bytes(row.user_message))
 
 
 def delete(connection: sa.Connection, message_id: str) -> None:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import starmap
 from operator import attrgetter
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -71,8 +71,12 @@ class RecordColumns(Generic[R]):
 
     def records(self, result: sa.CursorResult[Any]) -> list[R]:
         """Return the records of a result with these columns and no others."""
+        return list(self.iterate(result))
+
+    def iterate(self, result: sa.CursorResult[Any]) -> Iterator[R]:
+        """Yield what ``records`` returns; rows that nobody takes are not read."""
         self._check(result.keys())
-        return list(starmap(self._record, result))
+        return starmap(self._record, result)
 
     def record(self, row: Row, *rest: Any) -> R:
         """Return the record of a row with more columns; ``rest``: its next fields."""

@@ -15,6 +15,7 @@ from lunshare.agent.db.record_columns import RecordColumns
 from lunshare.agent.db.schema import SNAPSHOTS, VOLUMES
 from lunshare.agent.db.sqlite.engine import now
 from lunshare.agent.db.sqlite.prepared import Prepared
+from lunshare.agent.model.page_rows import PageRows, fill, json_bytes
 from lunshare.agent.model.records import Page, RequestContext, Snapshot, visible
 from lunshare.agent.model.states import (
     SnapshotStatus,
@@ -184,14 +185,15 @@ def volume_being_created(connection: sa.Connection, snapshot_id: str) -> str | N
     return connection.execute(_CREATED_FROM, {"id": snapshot_id}).scalar()
 
 
-def page(connection: sa.Connection, page: Page) -> list[Snapshot]:
+def page(connection: sa.Connection, page: Page) -> PageRows[Snapshot]:
     """Return a page of snapshots.
 
     :raises NotFound: the marker does not exist.
     """
     query = _filtered(_listed(page.sort, page.project_id is None), page)
     query = paging.after_marker(connection, query, page, COLUMNS, "snapshot", _OWN)
-    return _FIELDS.records(connection.execute(query, paging.values(page)))
+    rows = _FIELDS.iterate(connection.execute(query, paging.values(page)))
+    return fill(rows, page.limit, lambda row: json_bytes(row.metadata))
 
 
 def count(connection: sa.Connection, page: Page) -> int:

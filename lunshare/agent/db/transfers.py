@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from lunshare.agent.db import paging
 from lunshare.agent.db.record_columns import RecordColumns
 from lunshare.agent.db.schema import SNAPSHOTS, TRANSFERS, VOLUMES
+from lunshare.agent.model.page_rows import PageRows, fill
 from lunshare.agent.model.project_records import Transfer
 from lunshare.agent.model.records import Page, RequestContext, visible
 
@@ -47,7 +48,7 @@ def require(
     return visible(transfer, ctx, "transfer", transfer_id)
 
 
-def page(connection: sa.Connection, page: Page) -> list[Transfer]:
+def page(connection: sa.Connection, page: Page) -> PageRows[Transfer]:
     """Return a page of the transfers that a project has offered.
 
     :raises NotFound: the marker does not exist.
@@ -58,7 +59,8 @@ def page(connection: sa.Connection, page: Page) -> list[Transfer]:
     query = paging.filtered(query, page.filters, COLUMNS)
     query = paging.after_marker(connection, query, page, COLUMNS, "transfer", _OWN)
     query = paging.ordered(query, page.sort, COLUMNS)
-    return _FIELDS.records(connection.execute(query, paging.values(page)))
+    rows = _FIELDS.iterate(connection.execute(query, paging.values(page)))
+    return fill(rows, page.limit)
 
 
 def remove(connection: sa.Connection, transfer_id: str) -> None:

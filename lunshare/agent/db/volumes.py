@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,6 +20,7 @@ from lunshare.agent.db.record_columns import RecordColumns
 from lunshare.agent.db.schema import VOLUME_ATTACHMENT, VOLUME_TYPES, VOLUMES
 from lunshare.agent.db.sqlite.engine import now
 from lunshare.agent.db.sqlite.prepared import Prepared, Record, Row, named
+from lunshare.agent.model.page_rows import ROW_BYTES, PageRows, fill, json_bytes
 from lunshare.agent.model.records import (
     NamedVolume,
     Page,
@@ -202,29 +203,40 @@ def require_row(
     return visible(row, ctx, "volume", volume_id)
 
 
-def page(connection: sa.Connection, page: Page) -> list[Volume]:
+def page(connection: sa.Connection, page: Page) -> PageRows[Volume]:
     """Return a page of volumes with their attachments.
 
-    It runs two statements at most, whatever the page has.
+    It runs one statement, and two for each 256 volumes of the page.
 
     :raises NotFound: the marker does not exist.
     """
-    rows = _page_rows(connection, page, _ROWS)
+    read = fill(_page_rows(connection, page, _ROWS), page.limit, _bytes)
+    counts = attachments.counts(connection, [row.id for row in read])
+    rows = fill(
+        read,
+        page.limit,
+        lambda row: _bytes(row) + ROW_BYTES * counts.get(row.id, 0),
+    )
     hosts = attachments.of_volumes(connection, [row.id for row in rows])
-    return [_FIELDS.record(row, tuple(hosts.get(row.id, ()))) for row in rows]
+    records = [_FIELDS.record(row, tuple(hosts.get(row.id, ()))) for row in rows]
+    return PageRows(records, read.is_full or rows.is_full)
 
 
-def names(connection: sa.Connection, page: Page) -> list[NamedVolume]:
+def _bytes(row: Row) -> int:
+    return json_bytes(row.metadata, row.image_metadata)
+
+
+def names(connection: sa.Connection, page: Page) -> PageRows[NamedVolume]:
     """Return a page of volumes without detail; raise as ``page`` does."""
-    return _page_rows(connection, page, _NAMES, NamedVolume)
+    return fill(_page_rows(connection, page, _NAMES, NamedVolume), page.limit)
 
 
-def get_many(connection: sa.Connection, volume_ids: Sequence[str]) -> list[Volume]:
-    """Return those of these volumes that exist, without their attachments."""
-    records: list[Volume] = []
+def named_as(connection: sa.Connection, volume_ids: Sequence[str]) -> list[NamedVolume]:
+    """Return those of these volumes that exist."""
+    records: list[NamedVolume] = []
     for chunk in paging.chunks(volume_ids):
-        query = _ROWS.where(_HERE, _V.id.in_(list(chunk.values())))
-        records += _FIELDS.records(connection.execute(query))
+        query = _NAMES.where(_HERE, _V.id.in_(list(chunk.values())))
+        records += named(connection.execute(query), NamedVolume)
     return records
 
 
@@ -345,11 +357,11 @@ def uses_type(connection: sa.Connection, type_id: str) -> bool:
 
 def _page_rows(
     connection: sa.Connection, page: Page, rows: sa.Select[Any], record: Record = None
-) -> list[Row]:
+) -> Iterator[Row]:
     every_project = page.project_id is None
     if page.marker is None and not page.filters:
         plain = _first_page(rows, page.sort, every_project, record)
-        return plain.rows(connection, paging.values(page))
+        return plain.iterate(connection, paging.values(page))
     query = _filtered(_listed(rows, page.sort, every_project), page)
     query = paging.after_marker(connection, query, page, COLUMNS, "volume", _OWN)
     return named(connection.execute(query, paging.values(page)), record)

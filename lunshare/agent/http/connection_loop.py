@@ -44,8 +44,9 @@ MAX_STRANGERS = 224
 #: Bytes of requests that do not run yet, over all connections.
 MAX_BUFFERED = 16 * 2**20
 #: Bytes of answers that their clients have not read yet. Beyond it, those that have
-#: waited longest are closed.
-MAX_UNREAD = 64 * 2**20
+#: waited longest are closed. A page of a list has up to 4 MiB and a row
+#: (lunshare.agent.model.page_rows): 32 clients that read one each, slowly, keep theirs.
+MAX_UNREAD = 192 * 2**20
 
 #: Bytes that the kernel takes of an answer before its client reads, doubled for its own
 #: use. Without it they are up to 4 MiB (tcp_wmem), which this thread copies.

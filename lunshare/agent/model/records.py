@@ -208,10 +208,12 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class NamedVolume:
-    """A volume in a list without detail."""
+    """A volume without what may be large, as in a list without detail."""
 
     id: str
     name: str | None
+    backend: str
+    project_id: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from lunshare.agent.db import attachments, volumes
 from lunshare.agent.db.sqlite.engine import Database
 from lunshare.agent.model.errors import AgentError, BackendUnavailable
 from lunshare.agent.model.operator_records import HostAccess
-from lunshare.agent.model.records import Attachment, RequestContext, Volume
+from lunshare.agent.model.records import Attachment, NamedVolume, RequestContext
 from lunshare.agent.service.attachments import lease_terms, wanted_state
 from lunshare.drivers.values import LiveConnector, LiveExport
 
@@ -22,7 +22,7 @@ Live = tuple[dict[str, LiveExport], dict[str, str]]
 
 ByVolume = dict[str, list[Attachment]]
 Names = list[str]
-Volumes = list[Volume]
+Volumes = list[NamedVolume]
 Lines = list[HostAccess]
 
 
@@ -61,10 +61,10 @@ class Hosts:
         """Return attachments by volume, and the backends to read."""
         with self._db.reading() as connection:
             if volume_id is None:
-                rows, names = attachments.with_initiator(connection), [*self._backends]
+                names = [*self._backends]
             else:
                 names = [volumes.require_row(connection, volume_id).backend]
-                rows = attachments.of_volume(connection, volume_id)
+            rows = attachments.with_initiator(connection, volume_id)
         by_volume: ByVolume = {volume_id: []} if volume_id else {}
         for row in rows:
             by_volume.setdefault(row.volume_id, []).append(row)
@@ -73,7 +73,7 @@ class Hosts:
     def _read_volumes(self, ids: Iterable[str]) -> Volumes:
         """Return the volumes that have a row; orphans have a list of their own."""
         with self._db.reading() as connection:
-            volumes_shown = volumes.get_many(connection, [*ids])
+            volumes_shown = volumes.named_as(connection, [*ids])
         return sorted(volumes_shown, key=lambda volume: volume.id)
 
     def _read_live(self, names: Iterable[str], volume_id: str | None) -> Live:
@@ -99,7 +99,7 @@ def _observe(backend: NodeBackend, volume_id: str | None) -> tuple[LiveExport, .
 
 
 def compare(
-    volume: Volume,
+    volume: NamedVolume,
     rows: Iterable[Attachment],
     export: LiveExport | None,
     unread: str | None,
@@ -154,7 +154,7 @@ def _fence(row: Attachment) -> str | None:
 
 
 def _live_line(
-    volume: Volume, initiator: str, seen: LiveConnector | None, unread: str | None
+    volume: NamedVolume, initiator: str, seen: LiveConnector | None, unread: str | None
 ) -> HostAccess:
     return HostAccess(
         volume_id=volume.id,

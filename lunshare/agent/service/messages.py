@@ -13,6 +13,7 @@ from oslo_log import log
 from lunshare.agent.db import messages, snapshots, volumes
 from lunshare.agent.db.sqlite.engine import Connection, Database, now
 from lunshare.agent.model.errors import AgentError
+from lunshare.agent.model.page_rows import PageRows
 from lunshare.agent.model.project_records import Message
 from lunshare.agent.model.records import Page, RequestContext, Snapshot, Volume
 
@@ -129,7 +130,7 @@ class Messages:
             return None
         return RequestContext(row.user_id, row.project_id, False, _NO_REQUEST)
 
-    def list(self, ctx: RequestContext, page: Page) -> list[Message]:
+    def list(self, ctx: RequestContext, page: Page) -> PageRows[Message]:
         """Return a page of messages.
 
         :raises NotFound: the marker of the page does not exist.

@@ -17,6 +17,7 @@ from oslo_log import log
 from lunshare.agent.db import snapshots, status_changes, transfers, volumes
 from lunshare.agent.db.sqlite.engine import Connection, Database, now
 from lunshare.agent.model.errors import Invalid
+from lunshare.agent.model.page_rows import PageRows
 from lunshare.agent.model.project_records import Transfer
 from lunshare.agent.model.quota_table import GIGABYTES, SNAPSHOTS, VOLUMES
 from lunshare.agent.model.records import Page, RequestContext, Volume
@@ -47,7 +48,7 @@ class Transfers:
         with self._db.reading() as connection:
             return transfers.require(connection, transfer_id, ctx)
 
-    def list(self, ctx: RequestContext, page: Page) -> list[Transfer]:
+    def list(self, ctx: RequestContext, page: Page) -> PageRows[Transfer]:
         """Return a page of offers."""
         with self._db.reading() as connection:
             return transfers.page(connection, page)

@@ -12,7 +12,8 @@ from lunshare.agent.api.requests import paging, schemas
 from lunshare.agent.api.views import volume_views
 from lunshare.agent.model.errors import Invalid
 from lunshare.agent.model.lease_records import NEXT, NewLease
-from lunshare.agent.model.records import Attachment, Mode, NewAttachment, Page
+from lunshare.agent.model.page_rows import PageRows
+from lunshare.agent.model.records import Attachment, Mode, NewAttachment
 from lunshare.agent.service.attachments import connectors, wanted_state
 
 
@@ -32,16 +33,16 @@ def create(call: Call) -> Answer:
 
 def index(call: Call) -> Answer:
     """GET /attachments: list attachments, brief"""
-    page, rows = _rows(call)
+    rows = _rows(call)
     body = {"attachments": [volume_views.attachment_brief(row) for row in rows]}
-    return Answer(200, body | paging.more(call, "attachments", page, rows))
+    return Answer(200, body | paging.more(call, "attachments", rows))
 
 
 def detail(call: Call) -> Answer:
     """GET /attachments/detail: list attachments in full"""
-    page, rows = _rows(call)
+    rows = _rows(call)
     body = {"attachments": [volume_views.attachment(row) for row in rows]}
-    return Answer(200, body | paging.more(call, "attachments", page, rows))
+    return Answer(200, body | paging.more(call, "attachments", rows))
 
 
 def show(call: Call) -> Answer:
@@ -102,9 +103,8 @@ def _without_nulls(connector: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in connector.items() if value is not None}
 
 
-def _rows(call: Call) -> tuple[Page, list[Attachment]]:
-    page = paging.page(call, "attachment")
-    return page, call.services.attachments.list(call.ctx, page)
+def _rows(call: Call) -> PageRows[Attachment]:
+    return call.services.attachments.list(call.ctx, paging.page(call, "attachment"))
 
 
 def _one(attachment: Attachment) -> Answer:

@@ -19,7 +19,7 @@ def index(call: Call) -> Answer:
         page = paging.page(call, "message")
     rows = call.services.messages.list(call.ctx, page)
     body = {"messages": [volume_views.message(row, call.base) for row in rows]}
-    return Answer(200, body | paging.more(call, "messages", page, rows))
+    return Answer(200, body | paging.more(call, "messages", rows))
 
 
 def show(call: Call) -> Answer:

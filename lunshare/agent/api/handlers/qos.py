@@ -32,7 +32,7 @@ def index(call: Call) -> Answer:
     ]
     rows = paging.cut(call, page, specs, _FILTERS)
     body = {"qos_specs": [operator_views.qos(row) for row in rows]}
-    return Answer(200, body | paging.more(call, "qos_specs", page, rows))
+    return Answer(200, body | paging.more(call, "qos_specs", rows))
 
 
 def show(call: Call) -> Answer:

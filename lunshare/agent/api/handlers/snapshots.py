@@ -99,7 +99,7 @@ def _list(call: Call, view: Callable[[Snapshot, Any], volume_views.View]) -> Ans
     body: dict[str, Any] = {
         "snapshots": [_seen(call, view(row, call.version)) for row in rows]
     }
-    body |= paging.more(call, "snapshots", page, rows)
+    body |= paging.more(call, "snapshots", rows)
     if counts:
         body["count"] = call.services.snapshots.count(call.ctx, page)
     return Answer(200, body)

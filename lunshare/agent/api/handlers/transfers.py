@@ -33,7 +33,7 @@ def index(call: Call) -> Answer:
     rows = call.services.transfers.list(call.ctx, page)
     views = [volume_views.transfer_brief(row, call.base) for row in rows]
     body = {"transfers": views}
-    return Answer(200, body | paging.more(call, "transfers", page, rows))
+    return Answer(200, body | paging.more(call, "transfers", rows))
 
 
 def detail(call: Call) -> Answer:
@@ -42,7 +42,7 @@ def detail(call: Call) -> Answer:
     rows = call.services.transfers.list(call.ctx, page)
     views = [volume_views.transfer(row, call.version, call.base) for row in rows]
     body = {"transfers": views}
-    return Answer(200, body | paging.more(call, "transfers", page, rows))
+    return Answer(200, body | paging.more(call, "transfers", rows))
 
 
 def show(call: Call) -> Answer:

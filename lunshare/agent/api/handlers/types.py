@@ -43,7 +43,7 @@ def index(call: Call) -> Answer:
     page = paging.page(call)
     rows = paging.cut(call, page, [t for t in types if name in (None, t.name)])
     body = {"volume_types": [_view(call, row) for row in rows]}
-    return Answer(200, body | paging.more(call, "volume_type", page, rows))
+    return Answer(200, body | paging.more(call, "volume_type", rows))
 
 
 def show(call: Call) -> Answer:

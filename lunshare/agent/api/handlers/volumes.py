@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,8 @@ from lunshare.agent.api.exchange import Answer, Call
 from lunshare.agent.api.requests import bodies, paging, query, schemas
 from lunshare.agent.api.views import volume_views
 from lunshare.agent.model.errors import Forbidden, Invalid
-from lunshare.agent.model.records import NamedVolume, NewVolume, Page, Volume
+from lunshare.agent.model.page_rows import PageRows
+from lunshare.agent.model.records import NewVolume, Page, Volume
 
 _HINTS = "OS-SCH-HNT:scheduler_hints"
 _ID_MAX = 36
@@ -186,11 +187,11 @@ def _page(call: Call) -> Page:
 def _listed(
     call: Call,
     page: Page,
-    rows: Sequence[Volume | NamedVolume],
+    rows: PageRows[Any],
     shown: list[volume_views.View],
 ) -> Answer:
     body: dict[str, Any] = {"volumes": shown}
-    body |= paging.more(call, "volumes", page, rows)
+    body |= paging.more(call, "volumes", rows)
     if paging.counts(call):
         body["count"] = call.services.volumes.count(call.ctx, page)
     return Answer(200, body)

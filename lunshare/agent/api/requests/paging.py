@@ -18,6 +18,7 @@ from lunshare.agent.api import microversions
 from lunshare.agent.api.exchange import Call, Version
 from lunshare.agent.api.requests import query, resource_filters
 from lunshare.agent.model.errors import Invalid, NotFound
+from lunshare.agent.model.page_rows import PageRows, fill
 from lunshare.agent.model.records import Page, RequestContext
 
 OFFSET_MAX = 2**31 - 1
@@ -155,13 +156,13 @@ def filters(parameters: Mapping[str, str], version: Version) -> dict[str, Any]:
 
 
 def more(
-    call: Call, resource: str, page: Page, rows: Sequence[Any], name: str = "id"
+    call: Call, resource: str, rows: PageRows[Any], name: str = "id"
 ) -> dict[str, Any]:
     """Return the link to the next page, if this page is full.
 
     ``name``: the field of a row that its marker has.
     """
-    if not rows or len(rows) < page.limit:
+    if not rows or not rows.is_full:
         return {}
     parameters = {key: value for key, value in call.query.items() if key != "offset"}
     parameters["marker"] = getattr(rows[-1], name)
@@ -171,7 +172,7 @@ def more(
 
 def cut(
     call: Call, page: Page, rows: Sequence[R], keys: Sequence[str] = _COMMON_KEYS
-) -> list[R]:
+) -> PageRows[R]:
     """Return one page of ``rows``, in their order if the client asks for none.
 
     ``keys``: the fields that rows may be sorted by; the first one names a row.
@@ -190,7 +191,7 @@ def cut(
         if page.marker not in ids:
             raise NotFound("marker", page.marker)
         start += ids.index(page.marker) + 1
-    return ordered[start : start + page.limit]
+    return fill(ordered[start:], page.limit)
 
 
 def manageable(
@@ -209,7 +210,7 @@ def manageable(
     part = page(call)
     rows = cut(call, part, find(call.ctx, host), _MANAGEABLE_KEYS)
     body: dict[str, Any] = {resource: [view(row) for row in rows]}
-    return body | more(call, resource, part, rows, _MANAGEABLE_KEYS[0])
+    return body | more(call, resource, rows, _MANAGEABLE_KEYS[0])
 
 
 def counts(call: Call) -> bool:

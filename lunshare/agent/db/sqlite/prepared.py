@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 from collections import namedtuple
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import starmap
 from typing import Any
 
@@ -28,8 +28,8 @@ Record = Callable[..., Row] | None
 _Convert = Callable[[Any], Any]
 
 
-def named(result: sa.CursorResult[Any], record: Record = None) -> list[Row]:
-    """Return the rows of a result of SQLAlchemy as ``Prepared.rows`` does.
+def named(result: sa.CursorResult[Any], record: Record = None) -> Iterator[Row]:
+    """Yield the rows of a result of SQLAlchemy as ``Prepared.iterate`` does.
 
     To read all columns of such a row takes 1 us instead of 13 for 25 columns.
     """
@@ -43,10 +43,10 @@ def _named_tuple(names: tuple[str, ...]) -> Any:
 
 def _rows(
     columns: Iterable[Sequence[Any]], record: Record, names: tuple[str, ...]
-) -> list[Row]:
+) -> Iterator[Row]:
     if record is not None:
-        return list(starmap(record, columns))
-    return list(map(_named_tuple(names)._make, columns))
+        return starmap(record, columns)
+    return map(_named_tuple(names)._make, columns)
 
 
 class Prepared:
@@ -64,6 +64,12 @@ class Prepared:
 
     def rows(self, connection: sa.Connection, values: Mapping[str, Any]) -> list[Row]:
         """Return all rows of a select."""
+        return list(self.iterate(connection, values))
+
+    def iterate(
+        self, connection: sa.Connection, values: Mapping[str, Any]
+    ) -> Iterator[Row]:
+        """Yield the rows of a select; those that nobody takes are not read."""
         plan = self._plan(connection)
         columns = plan.run(connection, values)
         if plan.converters:

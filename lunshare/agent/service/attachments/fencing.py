@@ -20,7 +20,13 @@ from typing import Any
 from oslo_log import log
 
 from lunshare.agent.backends import Backends, NodeBackend
-from lunshare.agent.db import attachments, host_fences, volumes, write_fences
+from lunshare.agent.db import (
+    attachments,
+    host_accesses,
+    host_fences,
+    volumes,
+    write_fences,
+)
 from lunshare.agent.db.sqlite.engine import Connection, Database, now
 from lunshare.agent.model.errors import Conflict, existing
 from lunshare.agent.model.records import Attachment, Mode, RequestContext
@@ -316,12 +322,12 @@ def _initiators_now(connection: Connection, host: str) -> set[str]:
     if is_initiator(host):
         return set()
     names = set()
-    for row in attachments.of_host(connection, host):
+    for row in host_accesses.of_host(connection, host):
         if row.attached_host == host:
             names.add(row.initiator or row.former_initiator)
         if row.former_host == host:
             names.add(row.former_initiator)
-    names |= set(attachments.initiators_sent_by(connection, host))
+    names |= set(host_accesses.initiators_sent_by(connection, host))
     return set(filter(None, names))
 
 
@@ -330,7 +336,7 @@ def _of_names(connection: Connection, names: Iterable[str]) -> list[Attachment]:
     rows = {
         row.id: row
         for name in names
-        for row in attachments.of_host(connection, name)
+        for row in host_accesses.of_host(connection, name)
         if row.initiators
     }
     return sorted(rows.values(), key=lambda row: (row.volume_id, row.id))

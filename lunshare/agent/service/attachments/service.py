@@ -20,6 +20,7 @@ from oslo_log import log
 from lunshare.agent.db import attachments, volumes
 from lunshare.agent.db.sqlite.engine import Connection, Database, now
 from lunshare.agent.model.errors import AgentError
+from lunshare.agent.model.page_rows import PageRows
 from lunshare.agent.model.records import (
     Attachment,
     HostConnector,
@@ -106,7 +107,7 @@ class Attachments:
         row = self._require(attachment_id, ctx)
         return with_secrets(row) if secrets else row
 
-    def list(self, ctx: RequestContext, page: Page) -> Rows:
+    def list(self, ctx: RequestContext, page: Page) -> PageRows[Attachment]:
         """Return a page of attachments, without credentials.
 
         :raises NotFound: the marker of the page does not exist.
@@ -356,9 +357,8 @@ class Attachments:
     def delete(self, ctx: RequestContext, attachment_id: str) -> Rows:
         """Detach the host, end its session, delete the attachment.
 
-        Returns up to a hundred of the attachments that the volume still has, in
-        brief, so that it costs the same however many there are. When this returns,
-        no write of that host is in progress and it cannot log in.
+        Returns up to a hundred of the attachments that the volume has left, in brief.
+        When it does, no write of that host is in progress and it cannot log in.
 
         :raises NotFound: the attachment does not exist, or is deleted.
         :raises Conflict: a server of Nova uses it.

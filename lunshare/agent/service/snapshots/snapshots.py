@@ -13,6 +13,7 @@ from lunshare.agent.backends import Backends
 from lunshare.agent.db import snapshots, volumes
 from lunshare.agent.db.sqlite.engine import Database
 from lunshare.agent.model.errors import Invalid, existing
+from lunshare.agent.model.page_rows import PageRows
 from lunshare.agent.model.quota_table import GIGABYTES, SNAPSHOTS
 from lunshare.agent.model.records import (
     NewSnapshot,
@@ -62,7 +63,7 @@ class Snapshots:
         with self._db.reading() as connection:
             return snapshots.require(connection, snapshot_id, ctx)
 
-    def list(self, ctx: RequestContext, page: Page) -> list[Snapshot]:
+    def list(self, ctx: RequestContext, page: Page) -> PageRows[Snapshot]:
         """Return a page of snapshots.
 
         :raises NotFound: the marker of the page does not exist.

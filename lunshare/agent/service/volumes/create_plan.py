@@ -167,7 +167,7 @@ class CreatePlanner:
         if not new.same_host and not new.different_host:
             return Hints()
         with self._db.reading() as connection:
-            rows = volumes.get_many(connection, [*new.same_host, *new.different_host])
+            rows = volumes.named_as(connection, [*new.same_host, *new.different_host])
         where = {row.id: row.backend for row in rows if ctx.sees(row.project_id)}
         same = {where[id_] for id_ in new.same_host if id_ in where}
         return Hints(

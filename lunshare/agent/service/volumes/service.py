@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from lunshare.agent.db import attachments, status_changes, totals, volumes
 from lunshare.agent.db.sqlite.engine import Database, now
+from lunshare.agent.model.page_rows import PageRows
 from lunshare.agent.model.project_records import VolumeSummary
 from lunshare.agent.model.records import (
     NamedVolume,
@@ -78,7 +79,7 @@ class Volumes:
         """
         return self._rows.get(volume_id, ctx)
 
-    def list(self, ctx: RequestContext, page: Page) -> list[Volume]:
+    def list(self, ctx: RequestContext, page: Page) -> PageRows[Volume]:
         """Return a page of volumes with their attachments.
 
         :raises NotFound: the marker of the page does not exist.
@@ -86,7 +87,7 @@ class Volumes:
         with self._db.reading() as connection:
             return volumes.page(connection, page)
 
-    def names(self, ctx: RequestContext, page: Page) -> Sequence[NamedVolume]:
+    def names(self, ctx: RequestContext, page: Page) -> PageRows[NamedVolume]:
         """Return a page of volumes without detail.
 
         :raises NotFound: the marker of the page does not exist.
