@@ -126,7 +126,8 @@ class TimedLock:
     """One name, locked, and the time that is left for the work on it."""
 
     _done = _steps = _seen = 0
-    _handed_over = False
+    #: The step that holds the lock after the deadline.
+    _heir: _StepThread | None = None
     #: The lock that outlives the helper: a command that inherits it keeps it.
     file: int | None = None
 
@@ -160,7 +161,7 @@ class TimedLock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if not self._handed_over:
+        if self._heir is None:
             self._locks.release(self._name, self.file)
 
     def left(self) -> float:
@@ -180,6 +181,27 @@ class TimedLock:
                 raise self._over(what)
         if waiting.error:
             raise waiting.error
+
+    def try_step(
+        self, what: str, seconds: float, step: Callable[..., object], *given: Any
+    ) -> bool:
+        """Run a step that may never end, and for which no later change waits.
+
+        Return whether it has ended in so many seconds. If not, its thread waits on; it
+        does not hold the lock, and does not count any more.
+
+        :raises HelperBusy: too many steps wait already; this one was not started.
+        """
+        waiting = _StepThread(self, step, given)
+        self._start(what, waiting)
+        waiting.done.wait(seconds)
+        with self._mutex:
+            waiting.given_up = not waiting.done.is_set()
+        if waiting.given_up:
+            THREADS.leave(self._medium)
+        elif waiting.error:
+            raise waiting.error
+        return not waiting.given_up
 
     def _start(self, what: str, waiting: _StepThread) -> None:
         THREADS.enter(self._medium, self.left())
@@ -210,7 +232,7 @@ class TimedLock:
 
         def check(done: int) -> None:
             with self._mutex:
-                if self._handed_over or not self.left():
+                if self._heir or not self.left():
                     raise self._over(what)
                 self._step(done)
 
@@ -218,10 +240,11 @@ class TimedLock:
 
     def finished(self, waiting: _StepThread) -> None:
         """Count the step's thread as ended; this thread calls it."""
-        THREADS.leave(self._medium)
         with self._mutex:
+            if not waiting.given_up:
+                THREADS.leave(self._medium)
             waiting.done.set()
-            if self._handed_over:
+            if waiting is self._heir:
                 self._locks.release(self._name, self.file)
 
     def _step(self, done: int) -> None:
@@ -261,9 +284,9 @@ class TimedLock:
     def _hand_over(self, waiting: _StepThread, alone: bool) -> bool:
         """Pass the lock to the step's thread at the deadline, if it still runs."""
         with self._mutex:
-            over = alone or not self.left()
-            self._handed_over = over and not waiting.done.is_set()
-        return self._handed_over
+            if (alone or not self.left()) and not waiting.done.is_set():
+                self._heir = waiting
+        return self._heir is waiting
 
 
 class _StepThread:
@@ -273,7 +296,7 @@ class _StepThread:
         self, lock: TimedLock, step: Callable[..., object], given: tuple[Any, ...]
     ) -> None:
         self._lock, self._step, self._given = lock, step, given
-        self.done = threading.Event()
+        self.done, self.given_up = threading.Event(), False
         self.error: BaseException | None = None
 
     def run(self) -> None:

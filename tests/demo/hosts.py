@@ -24,9 +24,9 @@ from tests.system.lio_hosts import BLOCK, LoginRefused, Session
 SHARED = 1024**2  # bytes that alpha writes and the others read, from block 0
 _CHUNK = 64 * 1024
 _AREA = SHARED // BLOCK  # start of the steady I/O: after the shared bytes
-#: RFC 7143 section 11.13.5: authentication and authorization failure. A reader that
-#: is detached while it is logged in may leave an empty ACL until the next reconcile
-#: (docs/decisions/0040). It refuses every login, with the first of these.
+#: RFC 7143 section 11.13.5: authentication and authorization failure. A
+#: detach leaves an empty ACL until the next reconcile (docs/decisions/0049), which
+#: refuses every login, with the first of these.
 REFUSALS = (0x0201, 0x0202)
 
 

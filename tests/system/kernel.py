@@ -67,8 +67,8 @@ class Live:
     def modes(self) -> dict[str, str | None]:
         """Initiator to mode; None where no LUN is mapped.
 
-        Without the empty ACLs of readers that had a session when they were detached:
-        a full apply removes these (docs/decisions/0040).
+        Without the empty ACLs of hosts that were detached: a full apply removes these
+        (docs/decisions/0049).
         """
         with contextlib.suppress(FileNotFoundError):
             names = sorted(os.listdir(self.group / "acls"))

@@ -85,6 +85,11 @@ class HelperProcess:
         self._process.send_signal(signal.SIGKILL)
         self._forget()
 
+    def abandon(self) -> None:
+        """kill -9, where the kernel may never remove the process."""
+        self.kill()
+        self._process.returncode = -signal.SIGKILL  # else its object warns
+
     def wait(self) -> None:
         """Wait until the kernel has removed the killed process."""
         self._process.wait(60)

@@ -189,16 +189,16 @@ def _pr_out(action: int, data: bytes, kind: int = 0) -> tuple[bytes, str, bytes]
     return cdb, "W", data
 
 
-def _transport_id(host: str) -> bytes:
+def _transport_id(host: str, isid: str = "") -> bytes:
     """The TransportID of an iSCSI initiator device (SPC-4, 7.6.4.6)."""
-    name = initiator(host).encode() + b"\0"
+    name = f"{initiator(host)}{isid}\0".encode()
     name = name.ljust(max(20, -(-len(name) // 4) * 4), b"\0")
-    return bytes([5, 0]) + len(name).to_bytes(2, "big") + name
+    return bytes([0x45 if isid else 5, 0]) + len(name).to_bytes(2, "big") + name
 
 
-def _named_port(node: Node, host: str) -> bytes:
+def _named_port(node: Node, host: str, isid: str = "") -> bytes:
     """REGISTER with SPEC_I_PT: also for another host."""
-    found = _transport_id(host)
+    found = _transport_id(host, isid)
     head = bytes(8) + _KEY + bytes(4) + bytes([8, 0, 0, 0])
     return head + len(found).to_bytes(4, "big") + found
 

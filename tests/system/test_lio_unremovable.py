@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,13 +19,15 @@ from lunshare.drivers.errors import TargetFailed
 from tests.stands.waiting import until
 from tests.system.hostile_host import PORTAL
 from tests.system.lio_checks import ONE, refused
-from tests.system.lio_node import Node, initiator
+from tests.system.lio_node import Backing, HelperProcess, Node, initiator, target
 from tests.system.raw_iscsi import RawSession
+from tests.system.test_lio_hostile import _named_port, _pr_out
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(500)]
 pytest_plugins = ["tests.system.lio_fixtures"]
 
 _SECONDS = 20.0
+_SECONDS_EACH = 5.0
 
 
 @pytest.mark.parametrize(
@@ -60,7 +63,7 @@ def test_a_session_that_never_ends_stops_nobody_else(
         node.apply(a="rw", b=mode)
         assert node.login("b").read(0) == ONE
     else:
-        with pytest.raises(TargetFailed, match="left a session at this volume"):
+        with pytest.raises(TargetFailed, match="left a session or a registration"):
             node.apply(a="rw", b=mode, c="ro")
         assert node.login("c").read(0) == ONE
     node.apply(a="rw")
@@ -73,8 +76,8 @@ def test_a_session_that_never_ends_stops_nobody_else(
     assert time.monotonic() - began < _SECONDS
 
 
-def _raw(node: Node, number: int) -> RawSession:
-    return RawSession(initiator("b"), node.iqn, PORTAL, number=number)
+def _raw(node: Node, number: int, host: str = "b") -> RawSession:
+    return RawSession(initiator(host), node.iqn, PORTAL, number=number)
 
 
 def _drop(node: Node, session: RawSession) -> None:
@@ -89,3 +92,60 @@ def _connections() -> int:
     """Each has a thread of the kernel."""
     names = (each.read_text() for each in Path("/proc").glob("[0-9]*/comm"))
     return sum(name == "iscsi_trx\n" for name in names)
+
+
+@pytest.fixture
+def lost(tmp_path: Path, backing: Backing) -> Iterator[Node]:
+    """A volume that may not be removed, and a helper that then does not end."""
+    helper = HelperProcess(tmp_path)
+    driver = target(helper)
+    driver.check()
+    yield Node(helper, driver, backing)
+    helper.abandon()
+
+
+@pytest.mark.parametrize("isid", ["", ",i,0x800000000001"])
+def test_a_registration_that_names_another_host_stops_nobody_else(
+    lost: Node, node: Node, isid: str
+) -> None:
+    """SPEC_I_PT: pr-spec-i-pt.md. In 7.2 the removal of a mapped LUN never ends."""
+    lost.reservations = True
+    lost.apply(a="rw", b="ro", c="rw")
+    node.apply(a="rw")
+    with contextlib.closing(_raw(lost, 1, "a")) as sender:
+        sender.command(*_pr_out(0, _named_port(lost, "c", isid)))
+    for only, modes in (
+        ("a", {"b": "ro", "c": "rw"}),
+        ("c", {"b": "ro"}),
+        ("d", {"b": "ro", "d": "rw"}),
+        (None, {"b": "ro", "d": "rw"}),
+        ("b", {"d": "rw"}),
+        (None, {"d": "rw"}),
+    ):
+        _quickly(lost, only, **modes)
+        assert lost.live() == modes
+        assert lost.driver.compare(lost.export(**modes)) == ()
+    lost.login("d").write(0, ONE)
+    export = lost.driver.observe_volume(lost.id)
+    assert export
+    assert export.leftovers
+    assert all("SPEC_I_PT" in sentence for sentence in export.leftovers)
+    node.apply(only="b", a="rw", b="ro")
+    assert node.login("b").read(0) != ONE
+    try:
+        _quickly(lost, "a", a="rw", d="rw")
+    except TargetFailed as refusal:
+        assert "left a session or a registration" in str(refusal)  # noqa: PT017
+    try:
+        lost.driver.remove(lost.id)
+    except TargetFailed as refusal:
+        assert "after the node's next start" in str(refusal)  # noqa: PT017
+    assert lost.live() == {}
+    _quickly(lost, "e", e="rw")
+    lost.login("e").write(0, ONE)
+
+
+def _quickly(node: Node, only: str | None, **modes: str) -> None:
+    began = time.monotonic()
+    node.apply(only=only, **modes)
+    assert time.monotonic() - began < _SECONDS_EACH

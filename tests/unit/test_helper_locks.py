@@ -10,6 +10,8 @@ import pytest
 
 from lunshare.drivers.errors import DeadlineExceeded
 from lunshare.helper.named_locks import Locks
+from lunshare.helper.thread_limits import THREADS
+from tests.stands.waiting import until
 
 
 def test_hanging_step_holds_its_lock_until_it_ends() -> None:
@@ -48,6 +50,26 @@ def test_error_of_a_step_is_raised_in_the_caller() -> None:
     with pytest.raises(OSError, match="refused"), locks.hold("a", 10) as lock:
         lock.run_step("step", _refuse)
     assert locks._held == {}
+
+
+def test_a_step_that_is_given_up_holds_no_lock_and_no_place() -> None:
+    locks, kernel, before = Locks(), threading.Event(), THREADS._waiting.total()
+    threads = threading.active_count()
+    with locks.hold("a", 10) as lock:
+        assert lock.try_step("ends", 10, lambda: None)
+        assert not lock.try_step("hangs", 0.05, kernel.wait)
+        with pytest.raises(OSError, match="refused"):
+            lock.try_step("fails", 10, _refuse)
+    assert locks._held == {}
+    assert THREADS._waiting.total() == before
+    with pytest.raises(DeadlineExceeded), locks.hold("a", 0.1) as lock:
+        lock.run_step("hangs too", lock.try_step, "hangs", 10, kernel.wait)
+    kernel.set()
+    with locks.hold("a", 10):
+        pass
+    until(lambda: threading.active_count() == threads)
+    assert locks._held == {}
+    assert THREADS._waiting.total() == before
 
 
 def _refuse() -> None:

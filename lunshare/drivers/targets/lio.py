@@ -44,6 +44,9 @@ _READ_SECONDS, _HOST_SECONDS = 5.0, 0.01
 _LEFT = {
     "dead session": "has left a session that the kernel does not end; it can be"
     " attached to this volume after the node's next start",
+    "mapped LUN": "has sent a registration (SPEC_I_PT) that the kernel does not end;"
+    " after the node's next start it can be attached to this volume, and the volume can"
+    " be deleted",
     "dependency": "has been named in a registration (SPEC_I_PT), and its empty ACL"
     " stays until the node's next start",
 }

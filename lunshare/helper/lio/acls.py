@@ -57,7 +57,13 @@ _FIRST_DEPTH = "64"
 _FENCING = "(fencing)"
 # How the tag of an ACL starts that is closed and stays: see kept_acls.
 _KEPT = "(kept: "
-DEAD = "dead session"
+EMPTY, DEAD, HELD = "sessions", "dead session", "dependency"
+#: The removal of its LUN never ends, and below it nothing can be read.
+STUCK = "mapped LUN"
+_STUCK_TAG = f"{_KEPT}{STUCK})"
+_UNMAP_SECONDS = 2.0
+#: Why a host is not let in again: a dead session would be hidden, a LUN not mapped.
+REFUSED = (DEAD, STUCK)
 _CONNECTION = "CID: "
 
 # A mapped LUN without its link has an empty write_protect.
@@ -117,15 +123,19 @@ def why_kept(acl: str) -> str:
     return why.rstrip(")") if mark and not _mapped_lun_names(acl) else ""
 
 
-def is_refused(acl: str) -> bool:
-    """Whether its host can not be let in again: a dead session would be hidden."""
-    return why_kept(acl) == DEAD
+def has_live_session(acl: str) -> bool:
+    """Whether the host is logged in with a session that ends if it is asked to."""
+    return in_session(acl) and not is_dead(acl)
+
+
+def is_stuck(acl: str) -> bool:
+    """Whether the kernel is removing its LUN, for ever."""
+    return read_or_empty(acl + "/tag") == _STUCK_TAG
 
 
 def keep(acl: str, why: str) -> None:
-    """Leave it without a LUN, and refuse every login. ``grant`` can use it again."""
+    """Refuse every login of an ACL without a LUN. ``grant`` can use it again."""
     _refuse_logins(acl)
-    unmap(acl)
     write(acl + "/tag", f"{_KEPT}{why})")
 
 
@@ -260,16 +270,21 @@ def _need_mode(path: str, found: str, wanted: Mode) -> None:
         raise OSError(errno.EIO, f"not {wanted}", path)
 
 
-def unmap(acl: str) -> None:
-    """Remove the mapped LUNs of a host without a live session."""
+def unmap(acl: str, lock: TimedLock) -> None:
+    """Remove the mapped LUNs of a host without a live session, or note ``STUCK``.
+
+    In 7.2 a registration with SPEC_I_PT that fails makes this wait for ever
+    (docs/kernel-reports/pr-spec-i-pt.md).
+    """
+    what = f"unmapping {_host(acl)}"
+    if not lock.try_step(what, _UNMAP_SECONDS, unmap_at_once, acl):
+        write(acl + "/tag", _STUCK_TAG)
+
+
+def unmap_at_once(acl: str) -> None:
+    """Do the same for a host that has sent nothing since its LUN was mapped."""
     for mapping in _mappings(acl):
         _unmap(mapping)
-
-
-def remove_idle(acl: str) -> None:
-    """Remove an ACL without sessions, also an incomplete one."""
-    unmap(acl)
-    remove_object(acl)
 
 
 def credentials(auth: Auth | None) -> dict[str, str]:
@@ -304,10 +319,10 @@ def _end_and_unmap(acl: str, lock: TimedLock) -> None:
     _refuse_logins(acl)
     if not is_idle(acl):
         _end_sessions(acl, lock)
-    while in_session(acl) and not is_dead(acl):
+    while has_live_session(acl):
         _end_sessions(acl, lock)
-    unmap(acl)
-    while in_session(acl) and not is_dead(acl):  # it reads the kernel's bytes (0013)
+    unmap(acl, lock)
+    while has_live_session(acl):  # it reads the kernel's bytes (0013)
         _end_sessions(acl, lock)
 
 
@@ -365,6 +380,8 @@ def _of_kernel(acl: str) -> str:
 
 def _mapped_lun_names(acl: str) -> set[str]:
     """Return the names of the LUNs that the host's LUN 0 maps: one, or none."""
+    if is_stuck(acl):
+        return set()
     mapping = acl + "/lun_0"
     with contextlib.suppress(FileNotFoundError):
         return {os.path.basename(os.readlink(f"{mapping}/{_LINK}"))}
@@ -393,6 +410,8 @@ def _unmap(mapping: str) -> None:
 
 
 def _mappings(acl: str) -> list[str]:
+    if is_stuck(acl):
+        return []
     return [f"{acl}/{name}" for name in names(acl) if name.startswith("lun_")]
 
 

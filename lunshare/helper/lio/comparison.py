@@ -15,7 +15,7 @@ from typing import Any
 
 from lunshare.drivers.drifts import Drift, DriftKind
 from lunshare.drivers.values import Connector, Disk, Mode
-from lunshare.helper.lio import acls, backstores, iscsi_target, kept_acls
+from lunshare.helper.lio import acls, backstores, empty_acls, iscsi_target
 from lunshare.helper.lio.backstores import Role
 from lunshare.helper.lio.configfs import names, read, read_or_empty
 from lunshare.helper.lio.target_requests import Apply
@@ -34,11 +34,11 @@ def answers(target: Target, wanted: Apply) -> list[dict[str, str | None]]:
 
 def observe(target: Target) -> dict[str, Any]:
     """Return a target with the fields of LiveExport."""
-    remains = kept_acls.reasons(target)
+    remains = empty_acls.reasons(target)
     open_to = (host for host in target.acls() if host not in remains)
     connectors = (_live(target, initiator) for initiator in open_to)
     found = [connector for connector in connectors if connector]
-    count_sessions(found, target.sessions() - kept_acls.sessions(target, remains))
+    count_sessions(found, target.sessions() - empty_acls.sessions(target, remains))
     return {
         "volume_id": target.volume_id,
         "enabled": target.enabled(),
@@ -129,6 +129,9 @@ def _of_hosts(target: Target, wanted: Apply) -> Iterator[Drift]:
 
 def _of_host(target: Target, acl: str, wanted: Connector) -> Iterator[Drift]:
     host = wanted.initiator
+    if acls.is_stuck(acl):
+        yield Drift(DriftKind.NARROWER, f"no LUN is mapped to {host}", host)
+        return
     extra = [name for name in names(acl) if name.startswith("lun_") and name != _LUN]
     if extra:
         what = f"{host} has a mapped LUN more: {', '.join(sorted(extra))}"

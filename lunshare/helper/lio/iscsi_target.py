@@ -21,7 +21,7 @@ from lunshare.drivers.errors import InvalidValue, TargetFailed
 from lunshare.drivers.protocol import export_paths
 from lunshare.drivers.values import Disk, DiskKind, Portal, iscsi_name
 from lunshare.helper import disk_paths
-from lunshare.helper.lio import acls, backstores, kept_acls
+from lunshare.helper.lio import acls, backstores, empty_acls, kept_acls
 from lunshare.helper.lio.backstores import Role
 from lunshare.helper.lio.configfs import (
     create_object,
@@ -156,9 +156,11 @@ def create_readers_lun(
 
 
 def remove_readers_lun(target: Target, lock: TimedLock) -> list[str]:
-    """Remove the readers' LUN, after its hosts; return the changes."""
+    """Remove the readers' LUN, after its hosts, if a LUN can be; return the changes."""
     lun, paths = target.lun(Role.READERS), _backstores(target, Role.READERS)
     existed = os.path.isdir(lun)
+    if empty_acls.stuck(target):
+        return []
     if existed:
         for initiator in target.acls():
             if acls.maps(target.acl(initiator), lun):
@@ -309,11 +311,16 @@ def teardown(target: Target, lock: TimedLock) -> list[str]:
 
     :raises DeadlineExceeded: no host can log in any more, but writes in progress may
         still land.
+    :raises TargetFailed: every host is closed, and no LUN can be removed.
     """
     changes, paths = [], _backstores(target)
     if os.path.isdir(target.path):
         for initiator in target.acls():
             acls.write_protect(target.acl(initiator))
+        if empty_acls.stuck(target):
+            for initiator in target.acls():
+                kept_acls.close(target, initiator, lock)
+            empty_acls.need_luns(target)
         if target.enabled():
             lock.run_step(f"ending the sessions of {target.name}", _disable, target)
         changes += _remove_objects(target, lock)
@@ -349,13 +356,13 @@ def _disable(target: Target) -> None:
 
 
 def _remove_objects(target: Target, lock: TimedLock) -> list[str]:
-    emptied = kept_acls.reasons(target) and not names(target.group + "/lun")
+    emptied = empty_acls.reasons(target) and not names(target.group + "/lun")
     _wait_for_sessions(target, lock, 0.0 if emptied else _END_SECONDS)
-    lock.run_step(f"unmapping the hosts of {target.name}", kept_acls.unmap_all, target)
+    empty_acls.unmap_all(target, lock)
     for lun in names(target.group + "/lun"):
         path = f"{target.group}/lun/{lun}"
         lock.run_step(f"closing {lun} of {target.name}", _remove_lun, path)
-    lock.run_step(f"removing the ACLs of {target.name}", kept_acls.end_all, target)
+    lock.run_step(f"removing the ACLs of {target.name}", empty_acls.end_all, target)
     for portal in names(target.group + "/np"):
         remove_object(f"{target.group}/np/{portal}")
     if hosts := target.acls():

@@ -1,53 +1,46 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The end of an ACL, and ACLs that the kernel does not let go.
+"""The end of an access, and the ACLs that stay after it.
 
-A host can leave what keeps its ACL until the node starts again
-(docs/kernel-reports): a session that has no connection and is never freed
-(logout-of-a-connection), or a dependency (pr-spec-i-pt). For such a session the removal
-of the ACL waits for ever, and with it every change of the volume's other hosts. So such
-an ACL stays, closed: without a LUN, with every login refused, and with a tag that says
-why. Nothing of its host is left to land.
+The removal of an ACL waits for each login and session that holds it, with the directory
+of the target's ACLs locked, and so does every change of the volume's other hosts. A
+login that has begun holds it for 15 s, before any secret, and nothing shows it. A host
+can leave what holds it until the node starts again (docs/kernel-reports): a session
+that has no connection and is never freed (logout-of-a-connection), or a dependency
+(pr-spec-i-pt). So a closed ACL stays: without a LUN, with every login refused, and with
+a tag that says why. Nothing of its host is left to land. It is used again when the host
+is attached again, or removed by a full apply while nothing can hold it.
 
-Of several sessions the kernel shows the latest only. Where none was ended by force,
-"no session" is certain (``acls.is_idle``), and where the target has one at most, its
-number is. Else another session may be hidden. An ACL that stays for this reason alone
-is used again, or removed by a full apply that finds no more sessions.
+Only the removal waits for a session that the kernel does not show. It is the proof for
+a host that may have written and was logged in, so its ACL does not stay.
 """
 
 from __future__ import annotations
 
-import errno
+import logging
 import os
-import time
-from collections.abc import Iterable
 
-from lunshare.helper.lio import acls, reservations
+from lunshare.helper.lio import acls, empty_acls, reservations
 from lunshare.helper.lio.backstores import Role
 from lunshare.helper.lio.target_tree import Target
 from lunshare.helper.named_locks import TimedLock
 
-# For the target's only session, which is closing.
-_SECONDS, _PAUSE_SECONDS = 0.5, 0.01
-# "Not empty": the mapped LUN is still there, because it is depended on.
-_DEPENDED_ON = (errno.EBUSY, errno.ENOTEMPTY)
-#: Why an ACL is kept: the texts of its tag.
-_UNSURE, _HELD = "sessions", "dependency"
+LOG = logging.getLogger(__name__)
 
 
 def close(target: Target, initiator: str, lock: TimedLock) -> bool:
-    """Close a host's access and remove its ACL; return whether there was access.
+    """Close a host's access and remove or keep its ACL; return whether it had access.
 
-    :raises DeadlineExceeded: as ``acls.close``, or as ``_remove``.
+    :raises DeadlineExceeded: as ``acls.close``, or as ``_end``.
     """
     acl = target.acl(initiator)
-    if acls.why_kept(acl):
+    if acls.why_kept(acl) and not acls.has_live_session(acl):
         return False
-    reads, before = _reads(target, acl), target.sessions()
+    reads = _reads(target, acl)
     existed = acls.close(acl, lock)
     reservations.void_saved(target, initiator)
     if existed:
-        _remove(target, acl, lock, reads, before)
+        _end(target, acl, lock, reads)
     return existed
 
 
@@ -57,60 +50,10 @@ def evict(target: Target, initiator: str, lock: TimedLock) -> None:
     :raises DeadlineExceeded: as ``acls.close_to_move``.
     """
     acl = target.acl(initiator)
-    reads, before = _reads(target, acl), target.sessions()
+    reads = _reads(target, acl)
     acls.close_to_move(acl, lock)
     reservations.void_saved(target, initiator)
-    _remove(target, acl, lock, reads, before)
-
-
-def remove_idle(target: Target, lock: TimedLock) -> list[str]:
-    """Remove the kept ACLs whose hosts have no session any more; return the changes.
-
-    It reads every ACL of the target, so a change of single hosts does not call it.
-    """
-    paths = [target.acl(host) for host in reasons(target)]
-    idle = [acl for acl in paths if not acls.in_session(acl)]
-    if not idle or _has_more_sessions(target):
-        return []
-    for acl in idle:
-        lock.run_step(f"removing the ACL of {os.path.basename(acl)}", _removed, acl)
-    hosts = [os.path.basename(acl) for acl in idle if not os.path.isdir(acl)]
-    return [f"empty ACL of {host} removed" for host in hosts]
-
-
-def reasons(target: Target) -> dict[str, str]:
-    """Return the hosts whose ACL is kept, each with the reason."""
-    why = {host: acls.why_kept(target.acl(host)) for host in target.acls()}
-    return {host: reason for host, reason in why.items() if reason}
-
-
-def sessions(target: Target, hosts: Iterable[str]) -> int:
-    """Return how many sessions these hosts show."""
-    return sum(acls.in_session(target.acl(host)) for host in hosts)
-
-
-def unmap_all(target: Target) -> None:
-    """Remove every mapped LUN of a target where nobody can log in.
-
-    This may wait for ever, after a registration with SPEC_I_PT.
-    """
-    for initiator in target.acls():
-        acls.unmap(target.acl(initiator))
-        reservations.end_moved(target, initiator)
-
-
-def end_all(target: Target) -> None:
-    """Remove or keep each ACL of a target without LUNs, where nobody can log in.
-
-    This waits for a login that has begun: the kernel ends it after 15 s.
-    """
-    for acl in map(target.acl, target.acls()):
-        if not target.sessions():
-            _removed(acl)
-        elif acls.is_dead(acl):
-            acls.keep(acl, acls.DEAD)
-        elif not acls.why_kept(acl):
-            acls.keep(acl, _UNSURE)
+    _end(target, acl, lock, reads)
 
 
 def _reads(target: Target, acl: str) -> bool:
@@ -118,64 +61,24 @@ def _reads(target: Target, acl: str) -> bool:
     return acls.maps(acl, target.lun(Role.READERS))
 
 
-def _remove(
-    target: Target, acl: str, lock: TimedLock, reads: bool, before: int
-) -> None:
-    """Remove a closed ACL, or keep it. ``before``: the target's sessions before that.
+def _end(target: Target, acl: str, lock: TimedLock, reads: bool) -> None:
+    """Keep a closed ACL, or remove it where that is the proof that all has landed.
 
-    Only the removal waits for every session. ``info`` shows one, and none while a
-    session is logging out that was not the host's latest: target_shutdown_sessions
-    takes it from the list, and lio_tpg_close_session skips it (seen on 6.12). So of a
-    host that may have written, the removal is the proof that all has landed. Where it
-    is not removed, the number of sessions is.
+    ``info`` shows one session, and none while a session is logging out that was not the
+    host's latest: target_shutdown_sessions takes it from the list, and
+    lio_tpg_close_session skips it (seen on 6.12). Where the ACL of a host that may have
+    written is not removed, the number of sessions is the proof.
 
     :raises DeadlineExceeded: such a session may have a write in progress.
     """
     what = f"removing the ACL of {os.path.basename(acl)}"
-    if acls.is_dead(acl):
+    if acls.is_stuck(acl):
+        LOG.warning("the kernel does not remove the mapped LUN of %s", acl)
+    elif acls.is_dead(acl):
         acls.keep(acl, acls.DEAD)
-    elif reads and not acls.is_idle(acl) and not _has_ended(target, before):
-        acls.keep(acl, _UNSURE)
+    elif reads or acls.is_idle(acl):
+        acls.keep(acl, acls.EMPTY)
     else:
-        lock.run_step(what, _removed, acl)
-    if not reads and acls.why_kept(acl):
-        lock.wait_until(what, lambda: not _has_more_sessions(target))
-
-
-def _removed(acl: str) -> None:
-    try:
-        acls.remove_idle(acl)
-    except OSError as error:
-        if error.errno not in _DEPENDED_ON:
-            raise
-        acls.keep(acl, _HELD)
-
-
-def _has_ended(target: Target, before: int) -> bool:
-    """Whether the target has no session left.
-
-    One that is not shown any more is freed a moment later. That is waited for where
-    no other host can have had one, so none delays the detach of another.
-    """
-    until = time.monotonic() + (_SECONDS if before <= 1 else 0.0)
-    while target.sessions():
-        if time.monotonic() >= until:
-            return False
-        time.sleep(_PAUSE_SECONDS)
-    return True
-
-
-def _has_more_sessions(target: Target) -> bool:
-    """Whether the target has more sessions than its hosts show, or may have.
-
-    What is shown before and after the count was there when it was taken.
-    """
-    before = _shown(target)
-    count = target.sessions()
-    return count > len(before & _shown(target))
-
-
-def _shown(target: Target) -> set[tuple[str, int]]:
-    """Return the session that each host shows."""
-    latest = ((host, acls.session(target.acl(host))) for host in target.acls())
-    return {(host, number) for host, number in latest if number}
+        lock.run_step(what, empty_acls.remove, acl)
+    if not reads and acls.why_kept(acl) not in ("", acls.EMPTY):
+        lock.wait_until(what, lambda: not empty_acls.has_more_sessions(target))

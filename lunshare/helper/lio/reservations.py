@@ -115,9 +115,9 @@ def end_moved(target: Target, initiator: str) -> None:
     link = target.backstore_link(Role.WRITERS)
     shown = read_or_empty(link + "/pr/res_pr_registered_i_pts")
     may_be_there = initiator in shown or len(shown) > _SHOWN
-    if may_be_there and os.path.isdir(acl):
+    if may_be_there and os.path.isdir(acl) and not acls.is_stuck(acl):
         acls.map_lun(acl, writers)
-        acls.unmap(acl)
+        acls.unmap_at_once(acl)
 
 
 def delete_saved(target: Target) -> None:

@@ -21,6 +21,7 @@ from lunshare.helper.lio import (
     acls,
     backstores,
     comparison,
+    empty_acls,
     iscsi_target,
     kept_acls,
     reservations,
@@ -145,7 +146,7 @@ def _apply(target: Target, wanted: Apply, lock: TimedLock) -> list[str]:
         changes += iscsi_target.close_unknown_hosts(target, lock)
     changes += _close(target, wanted, lock)
     if wanted.only is None:
-        changes += kept_acls.remove_idle(target, lock)
+        empty_acls.remove_idle(target, lock)
     if export.disk is None or not export.connectors:
         return changes
     status = iscsi_target.stat_disk(export.disk, lock)
@@ -160,7 +161,7 @@ def _apply(target: Target, wanted: Apply, lock: TimedLock) -> list[str]:
                 target, export.disk, export.reservations, wanted.portals
             )
         changes += iscsi_target.refresh_sizes(target, export.disk, status)
-    opened, refused = _open(target, wanted)
+    opened, refused = _open(target, wanted, lock)
     if fresh:
         iscsi_target.enable(target)
     if refused:
@@ -301,24 +302,26 @@ def _remove_extra_luns(target: Target, initiators: Collection[str]) -> list[str]
 
 
 def _close_host(target: Target, initiator: str, lock: TimedLock) -> list[str]:
-    """Close a host's access. Its ACL is removed last, so a retry starts here again."""
-    if not kept_acls.close(target, initiator, lock):
-        return []
-    why = acls.why_kept(target.acl(initiator))
-    return [f"{initiator} closed" + ("; its empty ACL stays" if why else "")]
+    """Close a host's access. That is noted last, so a retry starts here again."""
+    closed = kept_acls.close(target, initiator, lock)
+    return [f"{initiator} closed"] if closed else []
 
 
-def _open(target: Target, wanted: Apply) -> tuple[list[str], list[str]]:
+def _open(
+    target: Target, wanted: Apply, lock: TimedLock
+) -> tuple[list[str], list[str]]:
     """Open what is wanted; a new mapped LUN is read-only at first.
 
-    Return the changes, and the hosts that are refused (``acls.is_refused``).
+    Return the changes, and the hosts that are refused (``acls.REFUSED``).
     """
     changes, refused = [], []
     if target.cinder_backstore():
         iscsi_target.prepare_for_hosts(target)
     for connector in wanted.concerned:
         acl = target.acl(connector.initiator)
-        if acls.is_refused(acl):
+        if why := acls.why_kept(acl):
+            kept_acls.close(target, connector.initiator, lock)  # a session that is late
+        if why in acls.REFUSED:
             refused.append(connector.initiator)
         else:
             changes += acls.grant(acl, target.lun_of(connector), connector)
@@ -347,8 +350,9 @@ def _as_target_failed(
 
 
 _REFUSED = (
-    "initiator %s has left a session at this volume that the kernel does not end:"
-    " attach it to the volume after the node's next start, or attach another host"
+    "initiator %s has left a session or a registration at this volume that the kernel"
+    " does not end: attach it to the volume after the node's next start, or attach"
+    " another host"
 )
 _REMEDY = "load the modules target_core_mod and iscsi_target_mod"
 

@@ -1,0 +1,116 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The ACLs of a target that stay closed, and how they are removed at last."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable
+
+from lunshare.drivers.errors import TargetFailed
+from lunshare.helper.lio import acls, begun_logins, reservations
+from lunshare.helper.lio.configfs import remove_object
+from lunshare.helper.lio.target_tree import Target
+from lunshare.helper.named_locks import TimedLock
+
+# "Not empty": the mapped LUN is still there, because it is depended on.
+_DEPENDED_ON = (errno.EBUSY, errno.ENOTEMPTY)
+_STUCK = (
+    "initiator %s has left a registration (SPEC_I_PT) that the kernel does not end:"
+    " its export can be removed after the node's next start"
+)
+
+
+def remove_idle(target: Target, lock: TimedLock) -> None:
+    """Remove the kept ACLs that nothing can hold. This changes no access.
+
+    It reads every ACL of the target, and the number of sessions of every target, so a
+    change of single hosts does not call it.
+    """
+    hosts = [host for host, why in reasons(target).items() if why not in acls.REFUSED]
+    idle = [acl for acl in map(target.acl, hosts) if not acls.in_session(acl)]
+    if not idle or has_more_sessions(target) or begun_logins.may_exist():
+        return
+    for acl in idle:
+        acls.unmap(acl, lock)
+        lock.run_step(f"removing the ACL of {os.path.basename(acl)}", remove, acl)
+
+
+def reasons(target: Target) -> dict[str, str]:
+    """Return the hosts whose ACL is kept, each with the reason."""
+    why = {host: acls.why_kept(target.acl(host)) for host in target.acls()}
+    return {host: reason for host, reason in why.items() if reason}
+
+
+def sessions(target: Target, hosts: Iterable[str]) -> int:
+    """Return how many sessions these hosts show."""
+    return sum(acls.in_session(target.acl(host)) for host in hosts)
+
+
+def stuck(target: Target) -> list[str]:
+    """Return the hosts whose LUN the kernel is removing, for ever.
+
+    No LUN of their target can be removed meanwhile (core_clear_lun_from_tpg).
+    """
+    return [host for host in target.acls() if acls.is_stuck(target.acl(host))]
+
+
+def unmap_all(target: Target, lock: TimedLock) -> None:
+    """Remove every mapped LUN of a target where nobody can log in.
+
+    :raises TargetFailed: see ``stuck``.
+    """
+    for initiator in target.acls():
+        acls.unmap(target.acl(initiator), lock)
+        reservations.end_moved(target, initiator)
+    need_luns(target)
+
+
+def need_luns(target: Target) -> None:
+    """Check whether the LUNs of the target can be removed.
+
+    :raises TargetFailed: see ``stuck``.
+    """
+    if hosts := stuck(target):
+        raise TargetFailed(target.volume_id, _STUCK % ", ".join(hosts))
+
+
+def end_all(target: Target) -> None:
+    """Remove or keep each ACL of a target without LUNs, where nobody can log in.
+
+    This waits for a login that has begun: the kernel ends it after 15 s.
+    """
+    for acl in map(target.acl, target.acls()):
+        if not target.sessions():
+            remove(acl)
+        elif acls.is_dead(acl):
+            acls.keep(acl, acls.DEAD)
+        elif not acls.why_kept(acl):
+            acls.keep(acl, acls.EMPTY)
+
+
+def remove(acl: str) -> None:
+    """Remove a closed ACL, or keep it where the kernel does not let it go."""
+    try:
+        remove_object(acl)
+    except OSError as error:
+        if error.errno not in _DEPENDED_ON:
+            raise
+        acls.keep(acl, acls.HELD)
+
+
+def has_more_sessions(target: Target) -> bool:
+    """Whether the target has more sessions than its hosts show, or may have.
+
+    What is shown before and after the count was there when it was taken.
+    """
+    before = _shown(target)
+    count = target.sessions()
+    return count > len(before & _shown(target))
+
+
+def _shown(target: Target) -> set[tuple[str, int]]:
+    """Return the session that each host shows."""
+    latest = ((host, acls.session(target.acl(host))) for host in target.acls())
+    return {(host, number) for host, number in latest if number}
