@@ -126,6 +126,10 @@ CHANGES: dict[str, tuple[Callable[[Hosts], None], DriftKind]] = {
         _writes("acls/{reader}/attrib/authentication", "0"),
         _K.CREDENTIAL,
     ),
+    "a host awaited less": (
+        _writes("acls/{writer}/attrib/dataout_timeout", "3"),
+        _K.ATTRIBUTE,
+    ),
     "a tag changed": (_writes("acls/{writer}/tag", "somebody"), _K.ATTRIBUTE),
     "a target without CHAP": (_writes("attrib/authentication", "0"), _K.ATTRIBUTE),
     "any host let in": (_writes("attrib/generate_node_acls", "1"), _K.ATTRIBUTE),

@@ -130,6 +130,7 @@ def test_data_that_belongs_to_no_write_harms_nobody(node: Node, mode: str) -> No
     """One READ with data stopped the kernel: kernel-reports/read-with-data.md."""
     before, found, ended = filled(node), faults(), []
     node.apply(a=mode, c="rw", b="ro")
+    (node.acl("a") / "attrib/dataout_timeout").write_text("2")
     with (
         Traffic(node.login("c"), "rw", at=WRITERS_AT, pause=0.02) as writing,
         Traffic(node.login("b"), "ro", pause=0.02) as reading,
@@ -169,7 +170,7 @@ def _closes(node: Node, host: str, **modes: str) -> bool:
 def _sends(node: Node, name: str, cdb: bytes, flag: str) -> list[str]:
     """Send it in sessions of its own: as told, too long, with a Data-Out after."""
     answers, ways = [], [(BLOCK, True), (BLOCK, False), (BLOCK // 2, False)]
-    if flag == "W, not final":  # LIO waits 3 s for the Data-Out (dataout_timeout)
+    if flag == "W, not final":  # LIO waits for the Data-Out (dataout_timeout)
         del ways[1:]
     for expected, follows in ways:
         with contextlib.closing(_raw(node, "a")) as raw:

@@ -57,6 +57,7 @@ _NEW = {
     ),
     r"iscsi/[^/]+/tpgt_1/acls/[^/]+": (
         *("tag", "attrib/authentication", "auth/userid", "auth/password"),
+        "attrib/dataout_timeout",
     ),
     r"iscsi/[^/]+/tpgt_1/acls/[^/]+/lun_0": ("write_protect",),
 }
@@ -166,6 +167,7 @@ class Tree:
             _write(group, f"acls/{each}/tag", "")
             _write(group, f"acls/{each}/lun_0/write_protect", "0")
             _write(group, f"acls/{each}/attrib/authentication", "0")
+            _write(group, f"acls/{each}/attrib/dataout_timeout", "3")
             os.symlink(group / "lun/lun_0", group / f"acls/{each}/lun_0/9c1b")
         return group
 

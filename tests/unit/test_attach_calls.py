@@ -43,13 +43,18 @@ EXPECTED = [
     "open tag",
     "mkdir acl",
     "open tag",
+    "open dataout_timeout",
+    "open dataout_timeout",
     "mkdir lun_0",
     "symlink lun",
     "open userid",
     "open password",
     "open write_protect",
 ]
-_ATTRIBUTES = ("auth/userid", "auth/password", "tag", "info", "attrib/authentication")
+_ATTRIBUTES = (
+    *("auth/userid", "auth/password", "tag", "info"),
+    *("attrib/authentication", "attrib/dataout_timeout"),
+)
 
 
 def _short(path: object) -> str:

@@ -35,6 +35,7 @@ from lunshare.helper.lio.configfs import (
     remove_object,
     write,
     write_and_read,
+    write_if_different,
 )
 from lunshare.helper.named_locks import TimedLock
 
@@ -72,6 +73,10 @@ _MODES = {"0": Mode.RW, "1": Mode.RO}
 # iscsi_target_nacl_auth: a value that starts with NULL counts as not set, and an ACL
 # that requires CHAP without credentials refuses every login.
 _NOT_SET = "NULL"
+# Seconds for which a host may pause in the data of a write. The kernel's 3 end the
+# session of a host or network that is slow for so long, since each write waits for its
+# data (0037). With 30 the host's own timeout comes first (Linux: 30 s for a command).
+PATIENCE = ("attrib/dataout_timeout", "30")
 # It follows its portal group. A new ACL does.
 _OF_GROUP = ("attrib/authentication", "-1")
 
@@ -251,6 +256,8 @@ def grant(acl: str, lun: str, wanted: Connector) -> list[str]:
     if wanted.attachment_id != ("" if new else tag(acl)):
         write(acl + "/tag", wanted.attachment_id or _NOT_SET)
         changes.append(f"{wanted.initiator} tagged {wanted.attachment_id}")
+    if write_if_different(acl + "/" + PATIENCE[0], PATIENCE[1]) and not new:
+        changes.append(f"data of {wanted.initiator} awaited for {PATIENCE[1]} s")
     live = None if new else mode(acl)
     if live is None:
         map_lun(acl, lun)

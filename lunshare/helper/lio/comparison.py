@@ -140,6 +140,10 @@ def _of_host(target: Target, acl: str, wanted: Connector) -> Iterator[Drift]:
     if (tag := acls.tag(acl)) != wanted.attachment_id:
         what = f"the ACL of {host} is tagged {tag!a}, not {wanted.attachment_id}"
         yield Drift(DriftKind.ATTRIBUTE, what, host)
+    name, value = acls.PATIENCE
+    if (live := read(f"{acl}/{name}")) != value:
+        what = f"{os.path.basename(name)} of {host} is {live}, not {value}"
+        yield Drift(DriftKind.ATTRIBUTE, what, host)
     for name, value in acls.credentials(wanted.auth).items():
         if read(f"{acl}/{name}") != value:
             yield Drift(DriftKind.CREDENTIAL, f"{host} has another {name}", host)
