@@ -14,23 +14,14 @@ from oslo_config import cfg
 from cinder import exception
 from lunshare.cinder import target_services, wanted_access
 from lunshare.cinder.backend_section import Section
-from lunshare.cinder.cinder_rows import (
-    CinderRows,
-    backend_of,
-    has_direct,
-    node_of,
-)
+from lunshare.cinder.cinder_rows import CinderRows, backend_of, has_direct, node_of
 from lunshare.cinder.host_connections import HostConnections
 from lunshare.cinder.local_migration import LocalMigration
 from lunshare.cinder.scheduler_stats import SchedulerStats
 from lunshare.drivers import wiping
 from lunshare.drivers.backend import Backend
 from lunshare.drivers.base import VolumeDriver
-from lunshare.drivers.errors import (
-    DriverError,
-    InvalidValue,
-    UnknownDisk,
-)
+from lunshare.drivers.errors import DriverError, InvalidValue, UnknownDisk
 from lunshare.drivers.values import Mode
 
 LOG = logging.getLogger(__name__)

@@ -10,13 +10,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import (
-    Collection,
-    Iterator,
-    Mapping,
-    MutableMapping,
-    Sequence,
-)
+from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any

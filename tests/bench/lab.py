@@ -38,14 +38,7 @@ from lunshare.helper.mounts import Mounts
 from lunshare.helper.served import PATH
 from lunshare.helper.server import Server
 from tests.bench import floor
-from tests.bench.figures import (
-    Figure,
-    median_ms,
-    part_parser,
-    say,
-    timed,
-    write_part,
-)
+from tests.bench.figures import Figure, median_ms, part_parser, say, timed, write_part
 from tests.bench.http import Client
 from tests.bench.peer import Peer
 

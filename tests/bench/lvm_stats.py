@@ -25,14 +25,7 @@ from pathlib import Path
 from lunshare.drivers.conformance.fixtures import defaults
 from lunshare.drivers.helper_client import Helper
 from lunshare.drivers.lvm import LvmVolumes
-from tests.bench.figures import (
-    Figure,
-    median_ms,
-    part_parser,
-    say,
-    timed,
-    write_part,
-)
+from tests.bench.figures import Figure, median_ms, part_parser, say, timed, write_part
 
 _SOCKET = "/run/lunshare/helper.sock"
 _LEVELS = (10, 1_000, 5_000)

@@ -17,14 +17,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.bench.figures import (
-    Figure,
-    median_ms,
-    part_parser,
-    say,
-    timed,
-    write_part,
-)
+from tests.bench.figures import Figure, median_ms, part_parser, say, timed, write_part
 from tests.bench.http import Client
 
 _PORT, _ROUNDS = 8776, 9

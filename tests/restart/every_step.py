@@ -20,13 +20,7 @@ import pytest
 from lunshare.agent.service.attachments import fencing
 from lunshare.agent.service.jobs.job_runner import JobRunner
 from lunshare.drivers.errors import TargetFailed
-from tests.restart.interleaving import (
-    Abandoned,
-    Client,
-    Option,
-    Order,
-    next_choices,
-)
+from tests.restart.interleaving import Abandoned, Client, Option, Order, next_choices
 from tests.restart.node_states import Live, NodeStates, Rows
 
 Seen = tuple[Rows, tuple[tuple[str, str], ...]]

@@ -19,14 +19,7 @@ import pytest
 from lunshare.agent.model.errors import DatabaseFailed, Invalid
 from lunshare.agent.model.records import Mode, NewAttachment
 from lunshare.drivers.fake import fake_storage
-from tests.restart.killing import (
-    MANY,
-    WIPES,
-    Killed,
-    Killer,
-    attach_request,
-    let_end,
-)
+from tests.restart.killing import MANY, WIPES, Killed, Killer, attach_request, let_end
 from tests.stands.node import CTX, Node, host_connector, initiator
 
 

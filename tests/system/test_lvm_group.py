@@ -19,12 +19,7 @@ from lunshare.agent.threads.limit import Limit
 from lunshare.drivers.backend import Backend
 from lunshare.drivers.base import Root
 from lunshare.drivers.conformance.fixtures import MIB, defaults, new_volume
-from lunshare.drivers.errors import (
-    DiskBusy,
-    DriverError,
-    Misconfigured,
-    UnknownDisk,
-)
+from lunshare.drivers.errors import DiskBusy, DriverError, Misconfigured, UnknownDisk
 from lunshare.drivers.targets.fake import FakeTarget
 from tests.stands.waiting import until
 from tests.system.lio_node import run

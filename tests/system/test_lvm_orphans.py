@@ -18,15 +18,7 @@ from lunshare.drivers.errors import CommandFailed, ForeignBytes
 from lunshare.drivers.targets.fake import FakeTarget
 from lunshare.drivers.values import Snapshot
 from tests.system.lio_node import run
-from tests.system.lvm_kit import (
-    GROUP,
-    MAPPED_POOL,
-    POOL,
-    build_lvm,
-    fill,
-    group,
-    root,
-)
+from tests.system.lvm_kit import GROUP, MAPPED_POOL, POOL, build_lvm, fill, group, root
 
 __all__ = ["group", "root"]
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]

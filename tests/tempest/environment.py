@@ -11,13 +11,7 @@ from typing import Protocol
 
 from tests.stands import keystone
 from tests.stands.servers import ROOT
-from tests.tempest import (
-    exclusions,
-    lab_node,
-    node_under_test,
-    pins,
-    tempest_run,
-)
+from tests.tempest import exclusions, lab_node, node_under_test, pins, tempest_run
 from tests.tempest.lab_node import LabNode
 from tests.tempest.node_under_test import NodeUnderTest
 

@@ -8,13 +8,7 @@ import re
 from pathlib import Path
 
 from lunshare.drivers.protocol import frames
-from lunshare.helper import (
-    connections,
-    forms,
-    portal_forms,
-    processes,
-    thread_limits,
-)
+from lunshare.helper import connections, forms, portal_forms, processes, thread_limits
 from lunshare.helper.commands import (
     MAX_HUNG,
     MAX_HUNG_EACH,

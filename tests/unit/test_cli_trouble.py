@@ -21,14 +21,7 @@ import pytest
 from lunshare.agent.model.records import Page
 from lunshare.drivers.errors import TargetFailed
 from tests.api.calls import Api
-from tests.stands.node import (
-    CTX,
-    Node,
-    connector,
-    endpoint,
-    initiator,
-    node_fixture,
-)
+from tests.stands.node import CTX, Node, connector, endpoint, initiator, node_fixture
 from tests.stands.servers import LOOPBACK, ROOT
 from tests.stands.waiting import until
 

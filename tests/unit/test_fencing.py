@@ -12,12 +12,7 @@ from threading import Barrier
 import pytest
 
 from lunshare.agent.model.errors import AgentError, Conflict, Invalid, NotFound
-from lunshare.agent.model.records import (
-    Attachment,
-    Mode,
-    NewAttachment,
-    Volume,
-)
+from lunshare.agent.model.records import Attachment, Mode, NewAttachment, Volume
 from lunshare.agent.service.attachments import connectors
 from lunshare.agent.service.jobs import job_runner
 from lunshare.drivers.errors import DeadlineExceeded, TargetFailed

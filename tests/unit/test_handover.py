@@ -17,14 +17,7 @@ from lunshare.agent.service.attachments.handover import NewHandover
 from lunshare.agent.service.volumes.reset_status import Reset
 from lunshare.drivers.errors import DeadlineExceeded, TargetFailed
 from lunshare.drivers.targets.fake import FakeTarget
-from tests.stands.node import (
-    CTX,
-    Node,
-    attach,
-    failing_once,
-    initiator,
-    node_fixture,
-)
+from tests.stands.node import CTX, Node, attach, failing_once, initiator, node_fixture
 
 RO, RW = Mode.RO, Mode.RW
 ALPHA, BETA = initiator("alpha"), initiator("beta")

@@ -20,11 +20,7 @@ from typing import Any
 import pytest
 
 from lunshare.drivers.conformance.fixtures import MIB, new_volume
-from lunshare.drivers.errors import (
-    DeadlineExceeded,
-    DriverError,
-    Stalled,
-)
+from lunshare.drivers.errors import DeadlineExceeded, DriverError, Stalled
 from lunshare.helper.nfs import answering, contents
 from lunshare.helper.thread_limits import THREADS
 from tests.conformance.directory_shares import Node

@@ -19,13 +19,7 @@ from lunshare.drivers.errors import (
     UnknownSnapshot,
     Unsupported,
 )
-from lunshare.drivers.lvm import (
-    brief_opens,
-    claim,
-    deleted_volumes,
-    lvm_reports,
-    names,
-)
+from lunshare.drivers.lvm import brief_opens, claim, deleted_volumes, lvm_reports, names
 from lunshare.drivers.values import Manageable, Volume, Wipe
 from tests.unit.lvm_answers import (
     GROUP,

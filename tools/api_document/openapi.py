@@ -18,18 +18,8 @@ from typing import Any
 
 from lunshare.agent.api import faults, microversions
 from lunshare.agent.api.handlers import volume_metadata
-from lunshare.agent.api.routes import (
-    PUBLIC,
-    REFUSED,
-    REFUSED_IDENTITY,
-    ROUTES,
-    Route,
-)
-from tools.api_document import (
-    openapi_bodies,
-    openapi_security,
-    reference,
-)
+from lunshare.agent.api.routes import PUBLIC, REFUSED, REFUSED_IDENTITY, ROUTES, Route
+from tools.api_document import openapi_bodies, openapi_security, reference
 from tools.api_document.answer_parts import EXTENSION, TEXT, shown
 from tools.api_document.answer_table import BODIES, OTHER_TYPES
 from tools.api_document.openapi_parts import components, named

@@ -19,9 +19,7 @@ from lunshare.agent.db.sqlite.engine import Database
 from lunshare.agent.model.records import Volume
 from lunshare.agent.model.states import FAILED, UNFINISHED, VolumeStatus
 from lunshare.agent.service.jobs.job_runner import JobPool, JobRunner, Step
-from lunshare.agent.service.snapshots.managed import (
-    ManagedSnapshots,
-)
+from lunshare.agent.service.snapshots.managed import ManagedSnapshots
 from lunshare.agent.service.snapshots.snapshots import Snapshots
 from lunshare.agent.service.volumes.create import VolumeDisks
 from lunshare.agent.service.volumes.extend import VolumeExtender

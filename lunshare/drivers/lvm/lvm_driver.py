@@ -19,12 +19,7 @@ from oslo_config import cfg
 from lunshare.drivers import devices, migration
 from lunshare.drivers.abilities import VolumeAbilities
 from lunshare.drivers.base import Root, VolumeDriver
-from lunshare.drivers.errors import (
-    CommandFailed,
-    DiskBusy,
-    Misconfigured,
-    UnknownDisk,
-)
+from lunshare.drivers.errors import CommandFailed, DiskBusy, Misconfigured, UnknownDisk
 from lunshare.drivers.lvm import claim, command_errors, disk_events, mapped, names
 from lunshare.drivers.lvm.cached_listing import CachedListing, Derived, Listing
 from lunshare.drivers.lvm.foreign_volumes import ForeignVolumes

@@ -13,12 +13,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from lunshare.drivers.errors import (
-    CommandFailed,
-    ForeignBytes,
-    Misconfigured,
-    NoSpace,
-)
+from lunshare.drivers.errors import CommandFailed, ForeignBytes, Misconfigured, NoSpace
 from lunshare.drivers.lvm import command_errors, names
 from lunshare.drivers.lvm.cached_listing import CachedListing, Derived, Listing
 from lunshare.drivers.lvm.lvm_commands import Lvm

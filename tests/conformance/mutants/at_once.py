@@ -6,8 +6,10 @@ from __future__ import annotations
 
 from lunshare.drivers.errors import CommandFailed
 from lunshare.drivers.fake.fake_driver import FakeVolumes
+from tests.conformance.mutants.caught import caught_by
 
 
+@caught_by("several_volumes_can_be_created_from_snapshots_at_once")
 class CopiesAtOnceShareABuffer(FakeVolumes):
     """Each ``create_from`` ends with the bytes of the one that began last."""
 
@@ -24,6 +26,7 @@ class CopiesAtOnceShareABuffer(FakeVolumes):
         return disk
 
 
+@caught_by("two_volumes_can_be_filled_at_once")
 class FillsAtOnceShareABuffer(FakeVolumes):
     def _write(self, volume_id, blocks):
         numbers = {number for number, _ in blocks}
@@ -36,6 +39,7 @@ class FillsAtOnceShareABuffer(FakeVolumes):
         return None
 
 
+@caught_by("several_volumes_can_be_created_from_snapshots_at_once")
 class ASecondCopyOfASnapshotFails(FakeVolumes):
     """The first one that ends deactivates the snapshot."""
 
@@ -49,6 +53,7 @@ class ASecondCopyOfASnapshotFails(FakeVolumes):
         return disk
 
 
+@caught_by("two_volumes_can_be_filled_at_once")
 class ASecondFillEndsTheFirst(FakeVolumes):
     """The copy's process has one name on the node, and a new one ends the old."""
 
@@ -58,14 +63,3 @@ class ASecondFillEndsTheFirst(FakeVolumes):
         super()._copy_from(volume, source)
         if vars(self.storage)["fills"] != number:
             raise CommandFailed(("fill", volume.id), -15, "it was ended")
-
-
-AT_ONCE = [
-    (CopiesAtOnceShareABuffer, "several_volumes_can_be_created_from_snapshots_at_once"),
-    (FillsAtOnceShareABuffer, "two_volumes_can_be_filled_at_once"),
-    (
-        ASecondCopyOfASnapshotFails,
-        "several_volumes_can_be_created_from_snapshots_at_once",
-    ),
-    (ASecondFillEndsTheFirst, "two_volumes_can_be_filled_at_once"),
-]

@@ -10,6 +10,7 @@ from lunshare.drivers.errors import DriverError
 from lunshare.drivers.fake.fake_driver import FakeVolumes
 from lunshare.drivers.fake.fake_storage import BLOCK, FakeDisk
 from lunshare.drivers.values import Disk
+from tests.conformance.mutants.caught import caught_by
 
 
 class Plain(FakeVolumes):
@@ -59,6 +60,7 @@ class Revert(Plain):
         raise NotImplementedError
 
 
+@caught_by("delete_and_revert_preserve_other_snapshots")
 class OlderTakesFromNewer(Plain):
     """Deleting a snapshot frees blocks that a newer one shares with it."""
 
@@ -92,6 +94,7 @@ class Through(FakeDisk):
         self.own = value
 
 
+@caught_by("a_snapshot_does_not_change_when_its_volume_is_written")
 class DiscardReachesSnapshot(Plain):
     def create_snapshot(self, snapshot):
         new = snapshot.id not in self.storage.snapshots
@@ -104,6 +107,7 @@ class DiscardReachesSnapshot(Plain):
             self.storage.snapshots[snapshot.id] = through
 
 
+@caught_by("revert_restores_the_bytes_and_preserves_the_snapshot")
 class RevertForgetsDiscarded(Revert):
     """It restores blocks that were overwritten, not those that were discarded."""
 
@@ -111,6 +115,7 @@ class RevertForgetsDiscarded(Revert):
         made.blocks = {n: b for n, b in (made.blocks or {}).items() if n in old}
 
 
+@caught_by("revert_restores_the_bytes_and_preserves_the_snapshot")
 class RevertKeepsNewBlocks(Revert):
     """It copies the snapshot's data and skips its holes."""
 
@@ -119,6 +124,7 @@ class RevertKeepsNewBlocks(Revert):
         made.blocks = inside | (made.blocks or {})
 
 
+@caught_by("revert_restores_the_size")
 class RevertHidesTail(Revert):
     """The next extension shows it again."""
 
@@ -127,16 +133,19 @@ class RevertHidesTail(Revert):
         made.blocks = tail | (made.blocks or {})
 
 
+@caught_by("revert_restores_the_bytes_and_preserves_the_snapshot")
 class RevertSharesWithSnapshot(Revert):
     def change(self, made, stored, old):
         made.blocks = dict(stored.blocks or {})
 
 
+@caught_by("copied_and_reverted_disks_survive_a_power_cut")
 class RevertUnflushed(Revert):
     def change(self, made, stored, old):
         made.unflushed = set(made.blocks or ())
 
 
+@caught_by("a_volume_from_a_snapshot_is_independent")
 class CopySharesBlocks(CopyFrom):
     """Small writes to the volume change the snapshot."""
 
@@ -144,6 +153,7 @@ class CopySharesBlocks(CopyFrom):
         made.blocks = dict(stored.blocks or {})
 
 
+@caught_by("a_volume_from_a_snapshot_is_independent")
 class CopiesShareOverlay(CopyFrom):
     """All volumes of one snapshot share one overlay."""
 
@@ -152,6 +162,7 @@ class CopiesShareOverlay(CopyFrom):
         made.blocks = overlays.setdefault(snapshot.id, made.blocks or {})
 
 
+@caught_by("copies_and_reverts_have_far_bytes")
 class CopyWrapsAt4GiB(CopyFrom):
     """An offset has 32 bits."""
 
@@ -159,6 +170,7 @@ class CopyWrapsAt4GiB(CopyFrom):
         made.blocks = {n % (1 << 20): b for n, b in (made.blocks or {}).items()}
 
 
+@caught_by("copies_and_reverts_have_far_bytes")
 class CopyGuessesZeros(CopyFrom):
     """It takes a block for a hole if its first sector is empty."""
 
@@ -167,6 +179,7 @@ class CopyGuessesZeros(CopyFrom):
         made.blocks = {number: block for number, block in blocks if any(block[:512])}
 
 
+@caught_by("several_volumes_can_be_created_from_snapshots_at_once")
 class CopiesShareStaging(Plain):
     """The driver has one staging buffer."""
 
@@ -182,6 +195,7 @@ class CopiesShareStaging(Plain):
         return disk
 
 
+@caught_by("delete_removes_the_disk")
 class DeleteByPrefix(Plain):
     """The storage cuts names."""
 
@@ -191,6 +205,7 @@ class DeleteByPrefix(Plain):
             self.storage.drop(key)
 
 
+@caught_by("a_volume_from_a_snapshot_is_independent")
 class OneNameSpace(Plain):
     """A volume and a snapshot of one id have one name."""
 
@@ -199,6 +214,7 @@ class OneNameSpace(Plain):
         self.storage.remove(self.storage.snapshots, volume_id)
 
 
+@caught_by("extend_into_freed_space_shows_no_old_bytes")
 class GrowthShowsDeleted(Plain):
     def delete(self, volume_id):
         gone = self.storage.disks.get(volume_id)
@@ -214,12 +230,14 @@ class GrowthShowsDeleted(Plain):
         return disk
 
 
+@caught_by("manage_preserves_the_bytes_of_a_disk")
 class ManagesBySubstring(Plain):
     def _rename_foreign(self, volume, reference):
         found = [n for n in self.storage.foreign_disks if reference in n]
         return super()._rename_foreign(volume, (found or [reference])[0])
 
 
+@caught_by("an_unmanaged_volume_can_be_managed_again")
 class UnmanageDropsSnapshots(Plain):
     def unmanage(self, volume_id):
         super().unmanage(volume_id)
@@ -227,6 +245,7 @@ class UnmanageDropsSnapshots(Plain):
             self.storage.remove(self.storage.snapshots, key)
 
 
+@caught_by("an_unmanaged_snapshot_can_be_managed_again")
 class ManagedSnapshotIsNew(Plain):
     """It has the volume's bytes of now."""
 
@@ -238,6 +257,7 @@ class ManagedSnapshotIsNew(Plain):
             self.storage.put(self.storage.snapshots, snapshot.id, copy)
 
 
+@caught_by("a_retried_create_from_changes_nothing")
 class RepeatCopiesAgain(Plain):
     def create_from(self, volume, snapshot):
         disk = super().create_from(volume, snapshot)
@@ -246,6 +266,7 @@ class RepeatCopiesAgain(Plain):
         return disk
 
 
+@caught_by("fill_copies_all_bytes")
 class FillIgnoresVerification(Plain):
     def _verify_copy(self, volume_id, source):
         try:
@@ -254,6 +275,7 @@ class FillIgnoresVerification(Plain):
             return
 
 
+@caught_by("capacity_reports_a_full_pool")
 class StaleCapacity(Plain):
     """It is read once."""
 
@@ -264,6 +286,7 @@ class StaleCapacity(Plain):
         return self.stale
 
 
+@caught_by("many_threads_can_create_and_delete_volumes")
 class FirstPage(Plain):
     """The storage's list has pages of 100."""
 
@@ -271,6 +294,7 @@ class FirstPage(Plain):
         return super().disks()[:100]
 
 
+@caught_by("extend_to_a_smaller_size_changes_nothing")
 class ExtendSaysWanted(Plain):
     """It returns the size that was asked for."""
 
@@ -279,6 +303,7 @@ class ExtendSaysWanted(Plain):
         return Disk(disk.volume_id, disk.path, volume.size, disk.kind)
 
 
+@caught_by("a_new_volume_shows_no_bytes_of_a_deleted_one")
 class DeletesLater(Plain):
     """It deletes once more, by name, in the next delete."""
 
@@ -290,6 +315,7 @@ class DeletesLater(Plain):
         later.add(volume_id)
 
 
+@caught_by("a_deleted_disk_is_wiped_in_steps")
 class WipesForgotten(Plain):
     """It lists what this process deleted."""
 
@@ -303,6 +329,7 @@ class WipesForgotten(Plain):
         return tuple(w for w in super().wipes() if w.name not in self.earlier)
 
 
+@caught_by("a_retried_clone_changes_nothing")
 class CloneIsNewestSnapshot(Plain):
     bound = {"options": {"fake_capacity_gb": 1, "fake_clones_at_once": True}}
 
@@ -311,33 +338,3 @@ class CloneIsNewestSnapshot(Plain):
             newest = self.storage.snapshots[keys[-1]]
             return self._create_copy("clone", volume, lambda: newest)
         return super().clone(volume, source)
-
-
-BLIND = [
-    (OlderTakesFromNewer, "delete_and_revert_preserve_other_snapshots"),
-    (DiscardReachesSnapshot, "a_snapshot_does_not_change_when_its_volume_is_written"),
-    (RevertForgetsDiscarded, "revert_restores_the_bytes_and_preserves_the_snapshot"),
-    (RevertKeepsNewBlocks, "revert_restores_the_bytes_and_preserves_the_snapshot"),
-    (RevertHidesTail, "revert_restores_the_size"),
-    (RevertSharesWithSnapshot, "revert_restores_the_bytes_and_preserves_the_snapshot"),
-    (RevertUnflushed, "copied_and_reverted_disks_survive_a_power_cut"),
-    (CopySharesBlocks, "a_volume_from_a_snapshot_is_independent"),
-    (CopiesShareOverlay, "a_volume_from_a_snapshot_is_independent"),
-    (CopyWrapsAt4GiB, "copies_and_reverts_have_far_bytes"),
-    (CopyGuessesZeros, "copies_and_reverts_have_far_bytes"),
-    (CopiesShareStaging, "several_volumes_can_be_created_from_snapshots_at_once"),
-    (DeleteByPrefix, "delete_removes_the_disk"),
-    (OneNameSpace, "a_volume_from_a_snapshot_is_independent"),
-    (GrowthShowsDeleted, "extend_into_freed_space_shows_no_old_bytes"),
-    (ManagesBySubstring, "manage_preserves_the_bytes_of_a_disk"),
-    (UnmanageDropsSnapshots, "an_unmanaged_volume_can_be_managed_again"),
-    (ManagedSnapshotIsNew, "an_unmanaged_snapshot_can_be_managed_again"),
-    (RepeatCopiesAgain, "a_retried_create_from_changes_nothing"),
-    (FillIgnoresVerification, "fill_copies_all_bytes"),
-    (StaleCapacity, "capacity_reports_a_full_pool"),
-    (FirstPage, "many_threads_can_create_and_delete_volumes"),
-    (ExtendSaysWanted, "extend_to_a_smaller_size_changes_nothing"),
-    (DeletesLater, "a_new_volume_shows_no_bytes_of_a_deleted_one"),
-    (WipesForgotten, "a_deleted_disk_is_wiped_in_steps"),
-    (CloneIsNewestSnapshot, "a_retried_clone_changes_nothing"),
-]

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 from lunshare.drivers.fake.fake_storage import BLOCK
 from tests.conformance.mutants.blind import CopyFrom, Plain
+from tests.conformance.mutants.caught import caught_by
 
 
+@caught_by("revert_restores_the_size")
 class ExtendReachesSnapshots(Plain):
     """The last MiB of the old part becomes that of the volume in its snapshots."""
 
@@ -30,6 +32,7 @@ class WithParents(CopyFrom):
         self.known("parents", {})[key] = snapshot.id
 
 
+@caught_by("delete_of_an_incomplete_copy_frees_its_space")
 class DeleteOfCopyDropsSnapshot(WithParents):
     """That of the last copy, as if the snapshot were temporary."""
 
@@ -41,6 +44,7 @@ class DeleteOfCopyDropsSnapshot(WithParents):
             self.storage.remove(self.storage.snapshots, parent)
 
 
+@caught_by("delete_and_revert_preserve_other_snapshots")
 class RevertTakesCopies(WithParents):
     def revert(self, snapshot):
         disk = super().revert(snapshot)
@@ -51,6 +55,7 @@ class RevertTakesCopies(WithParents):
         return disk
 
 
+@caught_by("a_retried_extend_changes_nothing")
 class SizesCachedByInstance(Plain):
     """Another process may have extended the disk."""
 
@@ -67,6 +72,7 @@ class SizesCachedByInstance(Plain):
         return super().extend(volume)
 
 
+@caught_by("manageable_lists_a_disk_with_its_size")
 class ManageTruncates(Plain):
     def _rename_foreign(self, volume, reference):
         disk = super()._rename_foreign(volume, reference)
@@ -74,6 +80,7 @@ class ManageTruncates(Plain):
         return disk
 
 
+@caught_by("snapshots_survive_a_restart")
 class CheckCleansUp(Plain):
     """It takes a snapshot with the id of a volume for what a clone has left."""
 
@@ -83,6 +90,7 @@ class CheckCleansUp(Plain):
             self.storage.remove(self.storage.snapshots, key)
 
 
+@caught_by("copies_and_reverts_have_far_bytes")
 class SnapshotHasOldSize(Plain):
     """It has the size with which the volume was created."""
 
@@ -97,14 +105,3 @@ class SnapshotHasOldSize(Plain):
         size = self.known("sizes", {}).get(snapshot.volume_id, made.size)
         blocks = (made.blocks or {}).items()
         made.blocks = {n: block for n, block in blocks if n * BLOCK < size}
-
-
-BLIND_LATER = [
-    (ExtendReachesSnapshots, "revert_restores_the_size"),
-    (DeleteOfCopyDropsSnapshot, "delete_of_an_incomplete_copy_frees_its_space"),
-    (RevertTakesCopies, "delete_and_revert_preserve_other_snapshots"),
-    (SizesCachedByInstance, "a_retried_extend_changes_nothing"),
-    (ManageTruncates, "manageable_lists_a_disk_with_its_size"),
-    (CheckCleansUp, "snapshots_survive_a_restart"),
-    (SnapshotHasOldSize, "copies_and_reverts_have_far_bytes"),
-]

@@ -8,8 +8,10 @@ from dataclasses import replace
 
 from lunshare.drivers.targets.fake import FakeTarget
 from lunshare.drivers.values import Mode
+from tests.conformance.mutants.caught import caught_by
 
 
+@caught_by("hosts_share_the_extended_part_of_a_disk")
 class GrowthOpensWrites(FakeTarget):
     """The LUNs of a disk that grew are mapped again, all read-write."""
 
@@ -22,6 +24,7 @@ class GrowthOpensWrites(FakeTarget):
         return changes
 
 
+@caught_by("apply_with_only_closes_one_host_and_leaves_the_others")
 class ClosesByPrefix(FakeTarget):
     """It closes a host with those whose names begin with its name."""
 
@@ -34,6 +37,7 @@ class ClosesByPrefix(FakeTarget):
         return changes
 
 
+@caught_by("remove_leaves_other_volumes_exported")
 class RemoveEndsOthers(FakeTarget):
     """It ends the sessions of the same hosts to other volumes."""
 
@@ -46,6 +50,7 @@ class RemoveEndsOthers(FakeTarget):
         return changes
 
 
+@caught_by("a_host_has_separate_credentials_for_each_volume")
 class OneSecretPerHost(FakeTarget):
     """That of its newest volume."""
 
@@ -58,6 +63,7 @@ class OneSecretPerHost(FakeTarget):
         return changes
 
 
+@caught_by("observe_counts_sessions")
 class SessionsOfAllVolumes(FakeTarget):
     """It counts those of a host."""
 
@@ -80,6 +86,7 @@ class SessionsOfAllVolumes(FakeTarget):
         )
 
 
+@caught_by("many_hosts_have_their_own_modes")
 class SixteenHosts(FakeTarget):
     """A later host gets the mode of that in its place of the table."""
 
@@ -89,13 +96,3 @@ class SixteenHosts(FakeTarget):
         for number, acl in enumerate(acls):
             acl.mode = acls[number % 16].mode
         return changes
-
-
-BLIND_TARGETS = [
-    (GrowthOpensWrites, "hosts_share_the_extended_part_of_a_disk"),
-    (ClosesByPrefix, "apply_with_only_closes_one_host_and_leaves_the_others"),
-    (RemoveEndsOthers, "remove_leaves_other_volumes_exported"),
-    (OneSecretPerHost, "a_host_has_separate_credentials_for_each_volume"),
-    (SessionsOfAllVolumes, "observe_counts_sessions"),
-    (SixteenHosts, "many_hosts_have_their_own_modes"),
-]

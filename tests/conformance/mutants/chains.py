@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from lunshare.drivers.fake.fake_driver import FakeVolumes
+from tests.conformance.mutants.caught import caught_by
 
 
 class Chained(FakeVolumes):
@@ -41,6 +42,7 @@ def lose_shared(disks, deleted):
                 del disk.blocks[number]
 
 
+@caught_by("delete_and_revert_preserve_other_snapshots")
 class DeleteTakesTheOlderSnapshotsBlocks(Chained):
     def delete_snapshot(self, snapshot_id):
         if deleted := self.storage.snapshots.get(snapshot_id):
@@ -48,6 +50,7 @@ class DeleteTakesTheOlderSnapshotsBlocks(Chained):
         super().delete_snapshot(snapshot_id)
 
 
+@caught_by("delete_and_revert_preserve_other_snapshots")
 class DeleteTakesTheNewerSnapshotsBlocks(Chained):
     def delete_snapshot(self, snapshot_id):
         if deleted := self.storage.snapshots.get(snapshot_id):
@@ -55,6 +58,7 @@ class DeleteTakesTheNewerSnapshotsBlocks(Chained):
         super().delete_snapshot(snapshot_id)
 
 
+@caught_by("delete_and_revert_preserve_other_snapshots")
 class DeleteMergesIntoTheOlderSnapshot(Chained):
     """As a chain of overlay files that is committed downwards."""
 
@@ -66,6 +70,7 @@ class DeleteMergesIntoTheOlderSnapshot(Chained):
         super().delete_snapshot(snapshot_id)
 
 
+@caught_by("delete_and_revert_preserve_other_snapshots")
 class DeleteTakesAllOlderSnapshots(Chained):
     def delete_snapshot(self, snapshot_id):
         older, _ = self._neighbours(snapshot_id)
@@ -74,6 +79,7 @@ class DeleteTakesAllOlderSnapshots(Chained):
         super().delete_snapshot(snapshot_id)
 
 
+@caught_by("delete_and_revert_preserve_other_snapshots")
 class RevertDeletesNewerSnapshots(Chained):
     """As ``zfs rollback -r``."""
 
@@ -83,12 +89,3 @@ class RevertDeletesNewerSnapshots(Chained):
         for key in [k for k, v in self.storage.snapshots.items() if v in newer]:
             self.storage.remove(self.storage.snapshots, key)
         return disk
-
-
-CHAINS = [
-    (DeleteTakesTheOlderSnapshotsBlocks, "delete_and_revert_preserve_other_snapshots"),
-    (DeleteTakesTheNewerSnapshotsBlocks, "delete_and_revert_preserve_other_snapshots"),
-    (DeleteMergesIntoTheOlderSnapshot, "delete_and_revert_preserve_other_snapshots"),
-    (DeleteTakesAllOlderSnapshots, "delete_and_revert_preserve_other_snapshots"),
-    (RevertDeletesNewerSnapshots, "delete_and_revert_preserve_other_snapshots"),
-]

@@ -7,6 +7,7 @@ from __future__ import annotations
 from lunshare.drivers.fake.fake_driver import FakeVolumes
 from lunshare.drivers.fake.fake_storage import FakeDisk
 from lunshare.drivers.values import Volume
+from tests.conformance.mutants.caught import caught_by
 
 
 class Cloning(FakeVolumes):
@@ -19,6 +20,7 @@ class Cloning(FakeVolumes):
     }
 
 
+@caught_by("a_clone_is_independent_of_its_source")
 class CloneAtOnceSharesBytes(Cloning):
     def clone(self, volume, source):
         disk = super().clone(volume, source)
@@ -26,12 +28,14 @@ class CloneAtOnceSharesBytes(Cloning):
         return disk
 
 
+@caught_by("clone_of_an_open_disk_succeeds_or_reports_disk_busy")
 class CloneRefusesAnOpenSource(Cloning):
     def clone(self, volume, source):
         self._require_closed(source.id)
         return super().clone(volume, source)
 
 
+@caught_by("a_clone_is_independent_of_its_source")
 class CloneLeavesASnapshot(Cloning):
     def clone(self, volume, source):
         disk = super().clone(volume, source)
@@ -40,11 +44,13 @@ class CloneLeavesASnapshot(Cloning):
         return disk
 
 
+@caught_by("a_clone_of_a_smaller_source_adds_zeros")
 class CloneIsAsLargeAsItsSource(Cloning):
     def clone(self, volume, source):
         return super().clone(Volume(volume.id, source.size), source)
 
 
+@caught_by("a_retried_clone_changes_nothing")
 class RetriedCloneStartsAgain(Cloning):
     def clone(self, volume, source):
         if disk := self.storage.disks.get(volume.id):
@@ -52,6 +58,7 @@ class RetriedCloneStartsAgain(Cloning):
         return super().clone(volume, source)
 
 
+@caught_by("a_clone_of_an_unknown_source_fails")
 class CloneOfAnUnknownSourceIsEmpty(Cloning):
     def clone(self, volume, source):
         if source.id not in self.storage.disks:
@@ -59,6 +66,7 @@ class CloneOfAnUnknownSourceIsEmpty(Cloning):
         return super().clone(volume, source)
 
 
+@caught_by("a_clone_of_another_backends_volume_fails")
 class CloneAcceptsAnyBackendsVolume(Cloning):
     def clone(self, volume, source):
         if source.id not in self.storage.disks:
@@ -68,11 +76,13 @@ class CloneAcceptsAnyBackendsVolume(Cloning):
         return super().clone(volume, source)
 
 
+@caught_by("a_clone_in_a_full_pool_leaves_nothing")
 class CloneIgnoresAFullPool(Cloning):
     def _require_space(self, size):
         """It is not full."""
 
 
+@caught_by("a_killed_clone_is_finished_by_a_retry")
 class KilledCloneIsIncomplete(Cloning):
     def clone(self, volume, source):
         if volume.id in self.storage.disks:
@@ -85,6 +95,7 @@ class KilledCloneIsIncomplete(Cloning):
         return disk
 
 
+@caught_by("a_clone_can_be_retried_while_the_first_call_runs")
 class CloneStartsAgainWhileItRuns(Cloning):
     def clone(self, volume, source):
         disk = super().clone(volume, source)
@@ -94,6 +105,7 @@ class CloneStartsAgainWhileItRuns(Cloning):
         return disk
 
 
+@caught_by("a_clone_that_meets_an_io_error_can_be_retried")
 class CloneIgnoresIoErrors(Cloning):
     def clone(self, volume, source):
         if self.storage.fails_writes:
@@ -103,31 +115,10 @@ class CloneIgnoresIoErrors(Cloning):
         return super().clone(volume, source)
 
 
+@caught_by("a_clone_survives_a_power_cut")
 class CloneIsNotFlushed(Cloning):
     def clone(self, volume, source):
         disk = super().clone(volume, source)
         copied = self.storage.disks[volume.id]
         copied.unflushed = set(copied.blocks or ())
         return disk
-
-
-CLONES = [
-    (CloneAtOnceSharesBytes, "a_clone_is_independent_of_its_source"),
-    (
-        CloneRefusesAnOpenSource,
-        "clone_of_an_open_disk_succeeds_or_reports_disk_busy",
-    ),
-    (CloneLeavesASnapshot, "a_clone_is_independent_of_its_source"),
-    (CloneIsAsLargeAsItsSource, "a_clone_of_a_smaller_source_adds_zeros"),
-    (RetriedCloneStartsAgain, "a_retried_clone_changes_nothing"),
-    (CloneOfAnUnknownSourceIsEmpty, "a_clone_of_an_unknown_source_fails"),
-    (CloneAcceptsAnyBackendsVolume, "a_clone_of_another_backends_volume_fails"),
-    (CloneIgnoresAFullPool, "a_clone_in_a_full_pool_leaves_nothing"),
-    (KilledCloneIsIncomplete, "a_killed_clone_is_finished_by_a_retry"),
-    (
-        CloneStartsAgainWhileItRuns,
-        "a_clone_can_be_retried_while_the_first_call_runs",
-    ),
-    (CloneIgnoresIoErrors, "a_clone_that_meets_an_io_error_can_be_retried"),
-    (CloneIsNotFlushed, "a_clone_survives_a_power_cut"),
-]

@@ -9,13 +9,16 @@ from lunshare.drivers.errors import DeadlineExceeded
 from lunshare.drivers.fake.fake_storage import Gate
 from lunshare.drivers.targets.fake import FakeTarget
 from lunshare.drivers.values import Mode
+from tests.conformance.mutants.caught import caught_by
 
 
+@caught_by("a_write_in_progress_lands_before_its_host_is_removed")
 class ClosesBeforeTheWriteLands(FakeTarget):
     def _wait_for_writes(self, acl):
         pass
 
 
+@caught_by("a_write_in_progress_lands_before_its_host_is_read_only")
 class ChangesToReadOnlyBeforeTheWriteLands(FakeTarget):
     """Read-only is set, and the write in progress lands later."""
 
@@ -29,6 +32,7 @@ class ChangesToReadOnlyBeforeTheWriteLands(FakeTarget):
         return super().apply(export, only)
 
 
+@caught_by("a_write_in_progress_lands_before_the_export_is_removed")
 class RemovesBeforeTheWriteLands(FakeTarget):
     def remove(self, volume_id):
         for acl in self.storage.exports.get(volume_id, {}).values():
@@ -36,6 +40,7 @@ class RemovesBeforeTheWriteLands(FakeTarget):
         return super().remove(volume_id)
 
 
+@caught_by("a_close_that_hangs_fails_and_is_finished_by_a_retry")
 class HangingCloseIsReportedAsSuccess(FakeTarget):
     def _wait_for_writes(self, acl):
         try:
@@ -44,6 +49,7 @@ class HangingCloseIsReportedAsSuccess(FakeTarget):
             acl.writes_in_progress = 0
 
 
+@caught_by("a_close_that_hangs_fails_and_is_finished_by_a_retry")
 class RetryOfAHangingCloseDoesNotWait(FakeTarget):
     """The retry finds nothing open, and reports success."""
 
@@ -55,6 +61,7 @@ class RetryOfAHangingCloseDoesNotWait(FakeTarget):
             raise
 
 
+@caught_by("a_close_that_hangs_fails_and_is_finished_by_a_retry")
 class HangingCloseStopsOtherVolumes(FakeTarget):
     def _wait_for_writes(self, acl):
         if acl.writes_in_progress:
@@ -64,22 +71,26 @@ class HangingCloseStopsOtherVolumes(FakeTarget):
         super()._wait_for_writes(acl)
 
 
+@caught_by("all_sessions_of_a_removed_host_end")
 class DeniesFencingAndFences(FakeTarget):
     ABILITIES = TargetAbilities(
         enforces_read_only=True, restricts_access=True, observes=True
     )
 
 
+@caught_by("a_read_only_host_can_read_and_cannot_write")
 class DeniesReadOnlyAndEnforcesIt(FakeTarget):
     ABILITIES = TargetAbilities(fences=True, restricts_access=True, observes=True)
 
 
+@caught_by("connection_info_has_the_keys_of_os_brick")
 class ReportsAWrongProtocol(FakeTarget):
     """Its connection_info is for iSCSI, and its PROTOCOL is NVMe."""
 
     PROTOCOL = "NVMe-oF"
 
 
+@caught_by("a_read_only_host_can_read_and_cannot_write")
 class ReadOnlyHostsCanWriteUnreported(FakeTarget):
     """It enforces nothing, and does not refuse a read-only host."""
 
@@ -87,32 +98,3 @@ class ReadOnlyHostsCanWriteUnreported(FakeTarget):
 
     def _apply_unenforced(self, export):
         return ()
-
-
-DETACH = [
-    (ClosesBeforeTheWriteLands, "a_write_in_progress_lands_before_its_host_is_removed"),
-    (
-        ChangesToReadOnlyBeforeTheWriteLands,
-        "a_write_in_progress_lands_before_its_host_is_read_only",
-    ),
-    (
-        RemovesBeforeTheWriteLands,
-        "a_write_in_progress_lands_before_the_export_is_removed",
-    ),
-    (
-        HangingCloseIsReportedAsSuccess,
-        "a_close_that_hangs_fails_and_is_finished_by_a_retry",
-    ),
-    (
-        RetryOfAHangingCloseDoesNotWait,
-        "a_close_that_hangs_fails_and_is_finished_by_a_retry",
-    ),
-    (
-        HangingCloseStopsOtherVolumes,
-        "a_close_that_hangs_fails_and_is_finished_by_a_retry",
-    ),
-    (DeniesFencingAndFences, "all_sessions_of_a_removed_host_end"),
-    (DeniesReadOnlyAndEnforcesIt, "a_read_only_host_can_read_and_cannot_write"),
-    (ReportsAWrongProtocol, "connection_info_has_the_keys_of_os_brick"),
-    (ReadOnlyHostsCanWriteUnreported, "a_read_only_host_can_read_and_cannot_write"),
-]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from lunshare.drivers.fake.fake_driver import FakeVolumes
 from lunshare.drivers.fake.fake_storage import BLOCK
+from tests.conformance.mutants.caught import caught_by
 
 
 class Discarding(FakeVolumes):
@@ -25,6 +26,7 @@ class Discarding(FakeVolumes):
         """What the driver does wrong."""
 
 
+@caught_by("a_snapshot_does_not_change_when_its_volume_is_written")
 class DiscardsReachSnapshots(Discarding):
     def create_snapshot(self, snapshot):
         super().create_snapshot(snapshot)
@@ -37,6 +39,7 @@ class DiscardsReachSnapshots(Discarding):
                 self.storage.snapshots[key].discard(offset, length)
 
 
+@caught_by("a_snapshot_does_not_change_when_its_volume_is_written")
 class DiscardsReachCopies(Discarding):
     """A copy and its source share bytes until one of them is written."""
 
@@ -51,6 +54,7 @@ class DiscardsReachCopies(Discarding):
                 self.storage.disks[key].discard(offset, length)
 
 
+@caught_by("revert_restores_the_bytes_and_preserves_the_snapshot")
 class RevertForgetsDiscards(Discarding):
     """It writes back what was written since the snapshot, not what was discarded."""
 
@@ -67,6 +71,7 @@ class RevertForgetsDiscards(Discarding):
         return disk
 
 
+@caught_by("revert_restores_the_bytes_and_preserves_the_snapshot")
 class RevertKeepsWhatTheSnapshotDoesNotHave(FakeVolumes):
     """It copies the snapshot's blocks back, and leaves its holes as they are."""
 
@@ -80,6 +85,7 @@ class RevertKeepsWhatTheSnapshotDoesNotHave(FakeVolumes):
         return disk
 
 
+@caught_by("a_snapshot_does_not_change_when_its_volume_is_written")
 class DiscardedBytesComeBackAfterASnapshot(Discarding):
     """The snapshot is of what was written, without the holes that were discarded."""
 
@@ -97,18 +103,3 @@ class DiscardedBytesComeBackAfterASnapshot(Discarding):
         for offset, data in gone:
             if not present and not any(stored.read(offset, len(data))):
                 stored.write(offset, data)
-
-
-DISCARDED: list[tuple[type[FakeVolumes], str]] = [
-    (DiscardsReachSnapshots, "a_snapshot_does_not_change_when_its_volume_is_written"),
-    (DiscardsReachCopies, "a_snapshot_does_not_change_when_its_volume_is_written"),
-    (RevertForgetsDiscards, "revert_restores_the_bytes_and_preserves_the_snapshot"),
-    (
-        RevertKeepsWhatTheSnapshotDoesNotHave,
-        "revert_restores_the_bytes_and_preserves_the_snapshot",
-    ),
-    (
-        DiscardedBytesComeBackAfterASnapshot,
-        "a_snapshot_does_not_change_when_its_volume_is_written",
-    ),
-]

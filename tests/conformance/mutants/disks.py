@@ -10,19 +10,23 @@ from lunshare.drivers.errors import NoSpace, UnknownDisk
 from lunshare.drivers.fake.fake_driver import FakeVolumes
 from lunshare.drivers.fake.fake_storage import FakeDisk
 from lunshare.drivers.values import Capacity, Disk
+from tests.conformance.mutants.caught import caught_by
 
 
+@caught_by("a_retried_create_changes_nothing")
 class RetriedCreateErasesTheDisk(FakeVolumes):
     def create(self, volume):
         self.storage.drop(volume.id)
         return super().create(volume)
 
 
+@caught_by("create_rounds_an_odd_size_up")
 class CreateRoundsDown(FakeVolumes):
     def create(self, volume):
         return super().create(type(volume)(volume.id, volume.size & ~4095))
 
 
+@caught_by("create_in_a_full_pool_leaves_nothing")
 class CreateLeavesADiskInAFullPool(FakeVolumes):
     def create(self, volume):
         try:
@@ -32,6 +36,7 @@ class CreateLeavesADiskInAFullPool(FakeVolumes):
             raise
 
 
+@caught_by("create_finishes_an_incomplete_disk")
 class CreateReturnsAnIncompleteDisk(FakeVolumes):
     def create(self, volume):
         if volume.id in self.storage.disks:
@@ -39,6 +44,7 @@ class CreateReturnsAnIncompleteDisk(FakeVolumes):
         return super().create(volume)
 
 
+@caught_by("create_with_a_larger_size_extends_the_disk")
 class CreateDoesNotExtendADisk(FakeVolumes):
     def create(self, volume):
         made = self.storage.disks.get(volume.id)
@@ -47,6 +53,7 @@ class CreateDoesNotExtendADisk(FakeVolumes):
         return super().create(volume)
 
 
+@caught_by("a_new_volume_shows_no_bytes_of_a_deleted_one")
 class DeletedBytesAreShownAgain(FakeVolumes):
     attic: dict[str, Any] = {}
 
@@ -61,23 +68,27 @@ class DeletedBytesAreShownAgain(FakeVolumes):
         return disk
 
 
+@caught_by("delete_of_an_unknown_volume_succeeds")
 class DeleteOfAnUnknownVolumeFails(FakeVolumes):
     def delete(self, volume_id):
         self.disk(volume_id)
         super().delete(volume_id)
 
 
+@caught_by("delete_refuses_an_open_disk")
 class DeleteIgnoresOpenDisks(FakeVolumes):
     def delete(self, volume_id):
         self.storage.drop(volume_id)
 
 
+@caught_by("extend_preserves_bytes_and_adds_zeros")
 class ExtendLosesTheBytes(FakeVolumes):
     def extend(self, volume):
         self._complete_disk(volume.id).blocks = None
         return super().extend(volume)
 
 
+@caught_by("extend_to_a_smaller_size_changes_nothing")
 class ExtendShrinks(FakeVolumes):
     def extend(self, volume):
         disk = self._complete_disk(volume.id)
@@ -85,6 +96,7 @@ class ExtendShrinks(FakeVolumes):
         return super().extend(volume)
 
 
+@caught_by("disk_of_an_unknown_volume_fails")
 class DiskOfAnUnknownVolumeIsReturned(FakeVolumes):
     def disk(self, volume_id):
         try:
@@ -93,6 +105,7 @@ class DiskOfAnUnknownVolumeIsReturned(FakeVolumes):
             return Disk(volume_id, "/dev/fake-none/volume-none", 0)
 
 
+@caught_by("disks_lists_exactly_the_created_disks")
 class DisksAreRememberedInMemory(FakeVolumes):
     mine: dict[str, Disk] | None = None
 
@@ -105,22 +118,26 @@ class DisksAreRememberedInMemory(FakeVolumes):
         return tuple((self.mine or {}).values())
 
 
+@caught_by("foreign_disks_are_not_listed_or_changed")
 class DeleteDeletesForeignDisks(FakeVolumes):
     def delete(self, volume_id):
         super().delete(volume_id)
         self.storage.foreign_disks.clear()
 
 
+@caught_by("capacity_counts_provisioned_space")
 class CapacityCountsNothing(FakeVolumes):
     def capacity(self):
         return Capacity(self._total, self._total, 0, self._thin)
 
 
+@caught_by("check_reports_a_missing_pool")
 class CheckReportsNothing(FakeVolumes):
     def check(self):
         pass
 
 
+@caught_by("capacity_counts_provisioned_space")
 class CapacityCountsDeletedDisks(FakeVolumes):
     def delete(self, volume_id):
         disk = self.storage.disks.get(volume_id)
@@ -128,6 +145,7 @@ class CapacityCountsDeletedDisks(FakeVolumes):
         self.storage.provisioned += disk.size if disk else 0
 
 
+@caught_by("capacity_reports_a_full_pool")
 class CapacityIsNeverClosed(FakeVolumes):
     bound = {
         "options": {"fake_thin": True, "fake_capacity_gb": 1},
@@ -138,6 +156,7 @@ class CapacityIsNeverClosed(FakeVolumes):
         return Capacity(seen.total, seen.free, seen.provisioned, seen.thin)
 
 
+@caught_by("extend_into_freed_space_shows_no_old_bytes")
 class ExtendShowsOldBytes(FakeVolumes):
     def extend(self, volume):
         old = self._complete_disk(volume.id).size
@@ -146,11 +165,13 @@ class ExtendShowsOldBytes(FakeVolumes):
         return disk
 
 
+@caught_by("extend_in_a_full_pool_changes_nothing")
 class ExtendDoesNotCheckFreeSpace(FakeVolumes):
     def _require_space(self, size):
         pass
 
 
+@caught_by("the_last_sector_of_a_disk_can_be_written")
 class SizesAreNotRounded(FakeVolumes):
     def create(self, volume):
         disk = super().create(volume)
@@ -168,6 +189,7 @@ class _RoundsWritesToBlocks(FakeDisk):
         return super().write(offset - start, bytes(start) + data + bytes(end))
 
 
+@caught_by("a_write_changes_only_its_own_sectors")
 class WritesAreRoundedToBlocks(FakeVolumes):
     def create(self, volume):
         disk = super().create(volume)
@@ -182,6 +204,7 @@ class _DiscardsMore(FakeDisk):
         return super().discard(max(0, offset - 65536), length)
 
 
+@caught_by("a_discard_changes_only_the_discarded_range")
 class DiscardsMoreThanRequested(FakeVolumes):
     def create(self, volume):
         disk = super().create(volume)
@@ -189,6 +212,7 @@ class DiscardsMoreThanRequested(FakeVolumes):
         return disk
 
 
+@caught_by("volumes_do_not_share_bytes")
 class AllDisksShareBytes(FakeVolumes):
     def create(self, volume):
         disk = super().create(volume)
@@ -198,43 +222,16 @@ class AllDisksShareBytes(FakeVolumes):
         return disk
 
 
+@caught_by("an_id_that_is_not_a_uuid_is_refused")
 class AnyIdIsAccepted(FakeVolumes):
     def delete(self, volume_id):
         self.storage.drop(volume_id)
 
 
+@caught_by("check_activates_disks_after_a_reboot")
 class DisksAreLostAtRestart(FakeVolumes):
     """It does not activate its disks after a restart."""
 
     def __init__(self, *given):
         super().__init__(*given)
         self.storage.disks.clear()
-
-
-DISKS = [
-    (RetriedCreateErasesTheDisk, "a_retried_create_changes_nothing"),
-    (CreateRoundsDown, "create_rounds_an_odd_size_up"),
-    (CreateLeavesADiskInAFullPool, "create_in_a_full_pool_leaves_nothing"),
-    (CreateReturnsAnIncompleteDisk, "create_finishes_an_incomplete_disk"),
-    (CreateDoesNotExtendADisk, "create_with_a_larger_size_extends_the_disk"),
-    (DeletedBytesAreShownAgain, "a_new_volume_shows_no_bytes_of_a_deleted_one"),
-    (DeleteOfAnUnknownVolumeFails, "delete_of_an_unknown_volume_succeeds"),
-    (DeleteIgnoresOpenDisks, "delete_refuses_an_open_disk"),
-    (ExtendLosesTheBytes, "extend_preserves_bytes_and_adds_zeros"),
-    (ExtendShrinks, "extend_to_a_smaller_size_changes_nothing"),
-    (DiskOfAnUnknownVolumeIsReturned, "disk_of_an_unknown_volume_fails"),
-    (DisksAreRememberedInMemory, "disks_lists_exactly_the_created_disks"),
-    (DeleteDeletesForeignDisks, "foreign_disks_are_not_listed_or_changed"),
-    (CapacityCountsNothing, "capacity_counts_provisioned_space"),
-    (CheckReportsNothing, "check_reports_a_missing_pool"),
-    (CapacityCountsDeletedDisks, "capacity_counts_provisioned_space"),
-    (CapacityIsNeverClosed, "capacity_reports_a_full_pool"),
-    (ExtendShowsOldBytes, "extend_into_freed_space_shows_no_old_bytes"),
-    (ExtendDoesNotCheckFreeSpace, "extend_in_a_full_pool_changes_nothing"),
-    (SizesAreNotRounded, "the_last_sector_of_a_disk_can_be_written"),
-    (WritesAreRoundedToBlocks, "a_write_changes_only_its_own_sectors"),
-    (DiscardsMoreThanRequested, "a_discard_changes_only_the_discarded_range"),
-    (AllDisksShareBytes, "volumes_do_not_share_bytes"),
-    (AnyIdIsAccepted, "an_id_that_is_not_a_uuid_is_refused"),
-    (DisksAreLostAtRestart, "check_activates_disks_after_a_reboot"),
-]

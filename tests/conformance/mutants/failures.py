@@ -11,10 +11,12 @@ import os
 from lunshare.drivers.conformance.fixtures import VolumeFixtures
 from lunshare.drivers.errors import CommandFailed, DeadlineExceeded
 from lunshare.drivers.fake.fake_driver import FakeVolumes
+from tests.conformance.mutants.caught import caught_by
 
 _THIN = {"options": {"fake_thin": True, "fake_capacity_gb": 1}}
 
 
+@caught_by("create_leaves_nothing_if_the_pool_fills_up")
 class NoSpaceOfTheStorageIsNotTranslated(FakeVolumes):
     """It checks the free space first, and does not translate a later ENOSPC."""
 
@@ -26,6 +28,7 @@ class NoSpaceOfTheStorageIsNotTranslated(FakeVolumes):
         return disk
 
 
+@caught_by("create_from_leaves_nothing_if_the_pool_fills_up")
 class NoSpaceOfACommandIsNotTranslated(FakeVolumes):
     def create_from(self, volume, snapshot):
         disk = super().create_from(volume, snapshot)
@@ -35,6 +38,7 @@ class NoSpaceOfACommandIsNotTranslated(FakeVolumes):
         return disk
 
 
+@caught_by("create_leaves_nothing_if_the_pool_fills_up")
 class CreateLeavesADiskWhenThePoolFillsUp(FakeVolumes):
     def create(self, volume):
         disk = super().create(volume)
@@ -43,6 +47,7 @@ class CreateLeavesADiskWhenThePoolFillsUp(FakeVolumes):
         return disk
 
 
+@caught_by("fill_copies_all_bytes_or_fails_if_the_pool_fills_up")
 class FillIgnoresShortWrites(FakeVolumes):
     """It ignores that write(2) wrote less than it was given."""
 
@@ -53,12 +58,14 @@ class FillIgnoresShortWrites(FakeVolumes):
             super()._write(volume_id, blocks)
 
 
+@caught_by("a_delete_that_misses_its_deadline_can_be_retried")
 class MissedDeadlineIsReportedAsSuccess(FakeVolumes):
     def delete(self, volume_id):
         with contextlib.suppress(DeadlineExceeded):
             super().delete(volume_id)
 
 
+@caught_by("a_create_that_misses_its_deadline_can_be_retried")
 class MissedDeadlineIsReportedAsCommandFailed(FakeVolumes):
     def create(self, volume):
         try:
@@ -67,6 +74,7 @@ class MissedDeadlineIsReportedAsCommandFailed(FakeVolumes):
             raise CommandFailed(("create",), 5, str(error)) from error
 
 
+@caught_by("a_revert_that_misses_its_deadline_can_be_retried")
 class MissedDeadlineOfRevertIsIgnored(FakeVolumes):
     def revert(self, snapshot):
         try:
@@ -75,11 +83,13 @@ class MissedDeadlineOfRevertIsIgnored(FakeVolumes):
             return self.disk(snapshot.volume_id)
 
 
+@caught_by("a_fill_can_be_retried_while_the_first_call_runs")
 class TwoFillsRunTogether(FakeVolumes):
     def fill(self, volume, source):
         self._copy_from(volume, source)
 
 
+@caught_by("a_revert_can_be_retried_while_the_first_call_runs")
 class TwoRevertsRunTogether(FakeVolumes):
     """It overwrites the volume in two steps, without a lock."""
 
@@ -92,6 +102,7 @@ class TwoRevertsRunTogether(FakeVolumes):
         return super().revert(snapshot)
 
 
+@caught_by("a_create_can_be_retried_while_the_first_call_runs")
 class FirstCreateWipesTheUsedDisk(FakeVolumes):
     """The first call wipes the disk by name, after the retry has created it."""
 
@@ -104,6 +115,7 @@ class FirstCreateWipesTheUsedDisk(FakeVolumes):
         return disk
 
 
+@caught_by("a_create_from_can_be_retried_while_the_first_call_runs")
 class FirstCopyOverwritesTheUsedDisk(FakeVolumes):
     def create_from(self, volume, snapshot):
         new = volume.id not in self.storage.disks
@@ -122,12 +134,14 @@ class _Unflushed(FakeVolumes):
         disk.unflushed = set(disk.blocks or ())
 
 
+@caught_by("created_and_filled_disks_survive_a_power_cut")
 class FillIsNotFlushed(_Unflushed):
     def fill(self, volume, source):
         super().fill(volume, source)
         self.unflush(volume.id)
 
 
+@caught_by("copied_and_reverted_disks_survive_a_power_cut")
 class CopyIsNotFlushed(_Unflushed):
     def create_from(self, volume, snapshot):
         disk = super().create_from(volume, snapshot)
@@ -135,6 +149,7 @@ class CopyIsNotFlushed(_Unflushed):
         return disk
 
 
+@caught_by("copied_and_reverted_disks_survive_a_power_cut")
 class RevertIsNotFlushed(_Unflushed):
     def revert(self, snapshot):
         disk = super().revert(snapshot)
@@ -142,6 +157,7 @@ class RevertIsNotFlushed(_Unflushed):
         return disk
 
 
+@caught_by("a_killed_create_is_finished_by_a_retry")
 class CreatesInPlaceWithoutSteps(FakeVolumes):
     """It reports no steps: the kit counts the lines of its code."""
 
@@ -156,6 +172,7 @@ class CreatesInPlaceWithoutSteps(FakeVolumes):
         return self._as_disk(volume.id, self.storage.disks[volume.id])
 
 
+@caught_by("a_killed_extend_is_finished_by_a_retry")
 class ExtendsInPlaceWithoutSteps(FakeVolumes):
     bound = {"watch_steps": VolumeFixtures.watch_steps}
 
@@ -169,6 +186,7 @@ class ExtendsInPlaceWithoutSteps(FakeVolumes):
         return disk
 
 
+@caught_by("a_killed_delete_is_finished_by_a_retry")
 class StepsAreHidden(FakeVolumes):
     """A verb without any step was not tried."""
 
@@ -176,39 +194,3 @@ class StepsAreHidden(FakeVolumes):
         watcher, self.failures._watcher = self.failures._watcher, None
         super().delete(volume_id)
         self.failures._watcher = watcher
-
-
-FAILURES = [
-    (NoSpaceOfTheStorageIsNotTranslated, "create_leaves_nothing_if_the_pool_fills_up"),
-    (
-        NoSpaceOfACommandIsNotTranslated,
-        "create_from_leaves_nothing_if_the_pool_fills_up",
-    ),
-    (CreateLeavesADiskWhenThePoolFillsUp, "create_leaves_nothing_if_the_pool_fills_up"),
-    (FillIgnoresShortWrites, "fill_copies_all_bytes_or_fails_if_the_pool_fills_up"),
-    (
-        MissedDeadlineIsReportedAsSuccess,
-        "a_delete_that_misses_its_deadline_can_be_retried",
-    ),
-    (
-        MissedDeadlineIsReportedAsCommandFailed,
-        "a_create_that_misses_its_deadline_can_be_retried",
-    ),
-    (
-        MissedDeadlineOfRevertIsIgnored,
-        "a_revert_that_misses_its_deadline_can_be_retried",
-    ),
-    (TwoFillsRunTogether, "a_fill_can_be_retried_while_the_first_call_runs"),
-    (TwoRevertsRunTogether, "a_revert_can_be_retried_while_the_first_call_runs"),
-    (FirstCreateWipesTheUsedDisk, "a_create_can_be_retried_while_the_first_call_runs"),
-    (
-        FirstCopyOverwritesTheUsedDisk,
-        "a_create_from_can_be_retried_while_the_first_call_runs",
-    ),
-    (FillIsNotFlushed, "created_and_filled_disks_survive_a_power_cut"),
-    (CopyIsNotFlushed, "copied_and_reverted_disks_survive_a_power_cut"),
-    (RevertIsNotFlushed, "copied_and_reverted_disks_survive_a_power_cut"),
-    (CreatesInPlaceWithoutSteps, "a_killed_create_is_finished_by_a_retry"),
-    (ExtendsInPlaceWithoutSteps, "a_killed_extend_is_finished_by_a_retry"),
-    (StepsAreHidden, "a_killed_delete_is_finished_by_a_retry"),
-]

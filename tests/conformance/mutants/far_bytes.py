@@ -7,6 +7,7 @@ from __future__ import annotations
 from lunshare.drivers.fake.fake_driver import FakeVolumes
 from lunshare.drivers.fake.fake_storage import BLOCK
 from lunshare.drivers.values import GIB, Volume
+from tests.conformance.mutants.caught import caught_by
 
 MIB = 1 << 20
 
@@ -21,12 +22,14 @@ def cut(disk, size):
         del disk.blocks[number]
 
 
+@caught_by("copies_and_reverts_have_far_bytes")
 class SnapshotKeepsOneGib(Thin):
     def create_snapshot(self, snapshot):
         super().create_snapshot(snapshot)
         cut(self.storage.snapshots[snapshot.id], GIB)
 
 
+@caught_by("copies_and_reverts_have_far_bytes")
 class CreateFromCopiesOneGib(Thin):
     def create_from(self, volume, snapshot):
         disk = super().create_from(volume, snapshot)
@@ -34,6 +37,7 @@ class CreateFromCopiesOneGib(Thin):
         return disk
 
 
+@caught_by("a_new_volume_shows_no_far_bytes_of_a_deleted_one")
 class FillCopiesOneGib(Thin):
     """And verifies that."""
 
@@ -43,6 +47,7 @@ class FillCopiesOneGib(Thin):
         super()._verify_copy(volume_id, source)
 
 
+@caught_by("copies_and_reverts_have_far_bytes")
 class RevertRestoresOneGib(Thin):
     def revert(self, snapshot):
         old = self.storage.disks[snapshot.volume_id].blocks or {}
@@ -54,6 +59,7 @@ class RevertRestoresOneGib(Thin):
         return disk
 
 
+@caught_by("revert_restores_the_size")
 class ExtensionAfterARevertShowsOldBytes(Thin):
     """The disk grows over what it held before the revert."""
 
@@ -92,6 +98,7 @@ class Stale(Thin):
                 stored.write(number * BLOCK, bytes(block))
 
 
+@caught_by("a_new_volume_shows_no_far_bytes_of_a_deleted_one")
 class CreateShowsADeletedVolumesBytesBeyondOneGib(Stale):
     """Only the first GiB of a reused disk is zeroed."""
 
@@ -103,6 +110,7 @@ class CreateShowsADeletedVolumesBytesBeyondOneGib(Stale):
         return disk
 
 
+@caught_by("extend_into_freed_space_shows_no_old_bytes")
 class ExtensionShowsADeletedVolumesBytes(Stale):
     """Only the first MiB of what was added is zeroed."""
 
@@ -113,6 +121,7 @@ class ExtensionShowsADeletedVolumesBytes(Stale):
         return disk
 
 
+@caught_by("copies_and_reverts_have_far_bytes")
 class CreateFromDropsAnIncompleteMib(Thin):
     """It copies in steps of 1 MiB, and not the part of a step at the end."""
 
@@ -123,6 +132,7 @@ class CreateFromDropsAnIncompleteMib(Thin):
         return disk
 
 
+@caught_by("a_new_volume_shows_no_far_bytes_of_a_deleted_one")
 class FillDropsAnIncompleteMib(Thin):
     def _verify_copy(self, volume_id, source):
         for disk in (self.storage.disks[volume_id], source):
@@ -130,6 +140,7 @@ class FillDropsAnIncompleteMib(Thin):
         super()._verify_copy(volume_id, source)
 
 
+@caught_by("a_new_volume_shows_no_far_bytes_of_a_deleted_one")
 class FillSkipsBlocksThatStartWithZeros(Thin):
     """It takes a block for a hole if its first sector is empty."""
 
@@ -140,6 +151,7 @@ class FillSkipsBlocksThatStartWithZeros(Thin):
         return None
 
 
+@caught_by("copies_and_reverts_have_far_bytes")
 class CreateFromSkipsBlocksThatStartWithZeros(Thin):
     def create_from(self, volume, snapshot):
         disk = super().create_from(volume, snapshot)
@@ -149,30 +161,9 @@ class CreateFromSkipsBlocksThatStartWithZeros(Thin):
         return disk
 
 
+@caught_by("a_new_volume_shows_no_far_bytes_of_a_deleted_one")
 class ManageKeepsOneGib(Thin):
     def manage(self, volume: Volume, reference):
         disk = super().manage(volume, reference)
         cut(self.storage.disks[volume.id], GIB)
         return disk
-
-
-FAR_BYTES = [
-    (SnapshotKeepsOneGib, "copies_and_reverts_have_far_bytes"),
-    (CreateFromCopiesOneGib, "copies_and_reverts_have_far_bytes"),
-    (FillCopiesOneGib, "a_new_volume_shows_no_far_bytes_of_a_deleted_one"),
-    (RevertRestoresOneGib, "copies_and_reverts_have_far_bytes"),
-    (ExtensionAfterARevertShowsOldBytes, "revert_restores_the_size"),
-    (
-        CreateShowsADeletedVolumesBytesBeyondOneGib,
-        "a_new_volume_shows_no_far_bytes_of_a_deleted_one",
-    ),
-    (ExtensionShowsADeletedVolumesBytes, "extend_into_freed_space_shows_no_old_bytes"),
-    (CreateFromDropsAnIncompleteMib, "copies_and_reverts_have_far_bytes"),
-    (FillDropsAnIncompleteMib, "a_new_volume_shows_no_far_bytes_of_a_deleted_one"),
-    (
-        FillSkipsBlocksThatStartWithZeros,
-        "a_new_volume_shows_no_far_bytes_of_a_deleted_one",
-    ),
-    (CreateFromSkipsBlocksThatStartWithZeros, "copies_and_reverts_have_far_bytes"),
-    (ManageKeepsOneGib, "a_new_volume_shows_no_far_bytes_of_a_deleted_one"),
-]

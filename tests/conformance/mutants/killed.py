@@ -6,9 +6,11 @@ from __future__ import annotations
 
 from lunshare.drivers.fake.fake_driver import FakeVolumes
 from lunshare.drivers.values import Volume, Wipe
+from tests.conformance.mutants.caught import caught_by
 from tests.conformance.mutants.manage import Wiping
 
 
+@caught_by("a_killed_create_is_finished_by_a_retry")
 class CreateShowsADiskBeforeItIsWiped(FakeVolumes):
     def create(self, volume):
         if volume.id in self.storage.disks:
@@ -20,6 +22,7 @@ class CreateShowsADiskBeforeItIsWiped(FakeVolumes):
         return disk
 
 
+@caught_by("a_killed_create_can_be_deleted")
 class CreateReservesSpaceTwice(FakeVolumes):
     def create(self, volume):
         self.storage.provisioned += volume.size
@@ -28,6 +31,7 @@ class CreateReservesSpaceTwice(FakeVolumes):
         return super().create(volume)
 
 
+@caught_by("a_killed_delete_is_finished_by_a_retry")
 class DeleteRemovesTheNameFirst(FakeVolumes):
     def delete(self, volume_id):
         if disk := self.storage.disks.pop(volume_id, None):
@@ -35,6 +39,7 @@ class DeleteRemovesTheNameFirst(FakeVolumes):
             self.storage.provisioned -= disk.size
 
 
+@caught_by("a_killed_extend_is_finished_by_a_retry")
 class ExtendShowsSpaceBeforeItIsWiped(FakeVolumes):
     def extend(self, volume):
         old = self._complete_disk(volume.id).size
@@ -46,6 +51,7 @@ class ExtendShowsSpaceBeforeItIsWiped(FakeVolumes):
         return disk
 
 
+@caught_by("a_killed_create_snapshot_is_finished_by_a_retry")
 class SnapshotIsListedBeforeItHasItsBytes(FakeVolumes):
     def create_snapshot(self, snapshot):
         if snapshot.id in self.storage.snapshots:
@@ -57,6 +63,7 @@ class SnapshotIsListedBeforeItHasItsBytes(FakeVolumes):
         stored.blocks = blocks
 
 
+@caught_by("a_killed_delete_snapshot_is_finished_by_a_retry")
 class KilledDeleteSnapshotFreesNoSpace(FakeVolumes):
     def delete_snapshot(self, snapshot_id):
         if stored := self.storage.snapshots.pop(snapshot_id, None):
@@ -64,6 +71,7 @@ class KilledDeleteSnapshotFreesNoSpace(FakeVolumes):
             self.storage.provisioned -= stored.size
 
 
+@caught_by("a_killed_create_from_is_finished_by_a_retry")
 class CopyIsListedBeforeItHasItsBytes(FakeVolumes):
     def create_from(self, volume, snapshot):
         if volume.id in self.storage.disks:
@@ -76,6 +84,7 @@ class CopyIsListedBeforeItHasItsBytes(FakeVolumes):
         return disk
 
 
+@caught_by("a_killed_revert_is_finished_by_a_retry")
 class RevertDeletesTheDiskFirst(FakeVolumes):
     def revert(self, snapshot):
         self._complete_disk(snapshot.volume_id)
@@ -84,6 +93,7 @@ class RevertDeletesTheDiskFirst(FakeVolumes):
         return self.create_from(Volume(snapshot.volume_id, snapshot.size), snapshot)
 
 
+@caught_by("a_killed_manage_is_finished_by_a_retry")
 class ManageRemovesTheOldNameFirst(FakeVolumes):
     def _rename_foreign(self, volume, reference):
         disk = super()._rename_foreign(volume, reference)
@@ -91,6 +101,7 @@ class ManageRemovesTheOldNameFirst(FakeVolumes):
         return disk
 
 
+@caught_by("a_killed_unmanage_is_finished_by_a_retry")
 class UnmanageRemovesTheOldNameFirst(FakeVolumes):
     def unmanage(self, volume_id):
         disk = self.storage.disks.get(volume_id)
@@ -101,6 +112,7 @@ class UnmanageRemovesTheOldNameFirst(FakeVolumes):
             self.storage.foreign += disk.size
 
 
+@caught_by("a_killed_wipe_is_continued_by_a_retry")
 class WipeRemovesTheNameFirst(Wiping):
     def _wipe_step(self, name: str, most: int) -> Wipe | None:
         disk = self.storage.deleted.get(name)
@@ -110,24 +122,3 @@ class WipeRemovesTheNameFirst(Wiping):
         self.failures.at("forgotten")
         self.storage.provisioned -= disk.size
         return None
-
-
-KILLED = [
-    (CreateShowsADiskBeforeItIsWiped, "a_killed_create_is_finished_by_a_retry"),
-    (CreateReservesSpaceTwice, "a_killed_create_can_be_deleted"),
-    (DeleteRemovesTheNameFirst, "a_killed_delete_is_finished_by_a_retry"),
-    (ExtendShowsSpaceBeforeItIsWiped, "a_killed_extend_is_finished_by_a_retry"),
-    (
-        SnapshotIsListedBeforeItHasItsBytes,
-        "a_killed_create_snapshot_is_finished_by_a_retry",
-    ),
-    (
-        KilledDeleteSnapshotFreesNoSpace,
-        "a_killed_delete_snapshot_is_finished_by_a_retry",
-    ),
-    (CopyIsListedBeforeItHasItsBytes, "a_killed_create_from_is_finished_by_a_retry"),
-    (RevertDeletesTheDiskFirst, "a_killed_revert_is_finished_by_a_retry"),
-    (ManageRemovesTheOldNameFirst, "a_killed_manage_is_finished_by_a_retry"),
-    (UnmanageRemovesTheOldNameFirst, "a_killed_unmanage_is_finished_by_a_retry"),
-    (WipeRemovesTheNameFirst, "a_killed_wipe_is_continued_by_a_retry"),
-]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from lunshare.drivers.fake.fake_driver import FakeVolumes
 from lunshare.drivers.fake.fake_storage import BLOCK, FakeDisk
+from tests.conformance.mutants.caught import caught_by
 
 _ENDS = 64 * 1024
 
@@ -17,6 +18,10 @@ def hollow(disk: FakeDisk) -> None:
         del (disk.blocks or {})[number]
 
 
+@caught_by(
+    "a_clone_is_independent_of_its_source",
+    "a_killed_create_from_is_finished_by_a_retry",
+)
 class CloneLosesTheMiddle(FakeVolumes):
     def create_from(self, volume, snapshot):
         there = volume.id in self.storage.disks
@@ -26,6 +31,7 @@ class CloneLosesTheMiddle(FakeVolumes):
         return disk
 
 
+@caught_by("revert_restores_the_bytes_and_preserves_the_snapshot")
 class RevertLosesTheMiddle(FakeVolumes):
     def revert(self, snapshot):
         disk = super().revert(snapshot)
@@ -33,12 +39,14 @@ class RevertLosesTheMiddle(FakeVolumes):
         return disk
 
 
+@caught_by("fill_copies_all_bytes")
 class FillLosesTheMiddle(FakeVolumes):
     def fill(self, volume, source):
         super().fill(volume, source)
         hollow(self.storage.disks[volume.id])
 
 
+@caught_by("manage_preserves_the_bytes_of_a_disk")
 class ManageLosesTheMiddle(FakeVolumes):
     def _rename_foreign(self, volume, reference):
         disk = super()._rename_foreign(volume, reference)
@@ -46,6 +54,7 @@ class ManageLosesTheMiddle(FakeVolumes):
         return disk
 
 
+@caught_by("an_unmanaged_volume_can_be_managed_again")
 class UnmanageLosesTheMiddle(FakeVolumes):
     def unmanage(self, volume_id):
         if volume_id in self.storage.disks:
@@ -53,6 +62,7 @@ class UnmanageLosesTheMiddle(FakeVolumes):
         super().unmanage(volume_id)
 
 
+@caught_by("extend_preserves_bytes_and_adds_zeros")
 class ExtendLosesTheMiddle(FakeVolumes):
     def extend(self, volume):
         disk = super().extend(volume)
@@ -60,6 +70,7 @@ class ExtendLosesTheMiddle(FakeVolumes):
         return disk
 
 
+@caught_by("a_volume_from_a_snapshot_is_independent")
 class CopyHasOldBytesInHoles(FakeVolumes):
     """A hole of the snapshot shows old bytes of the pool."""
 
@@ -67,15 +78,3 @@ class CopyHasOldBytesInHoles(FakeVolumes):
         disk = super().create_from(volume, snapshot)
         self.storage.write(volume.id, disk.size // 2 + 100 * BLOCK, b"an earlier one's")
         return disk
-
-
-LOST_MIDDLE = [
-    (CloneLosesTheMiddle, "a_clone_is_independent_of_its_source"),
-    (CloneLosesTheMiddle, "a_killed_create_from_is_finished_by_a_retry"),
-    (RevertLosesTheMiddle, "revert_restores_the_bytes_and_preserves_the_snapshot"),
-    (FillLosesTheMiddle, "fill_copies_all_bytes"),
-    (ManageLosesTheMiddle, "manage_preserves_the_bytes_of_a_disk"),
-    (UnmanageLosesTheMiddle, "an_unmanaged_volume_can_be_managed_again"),
-    (ExtendLosesTheMiddle, "extend_preserves_bytes_and_adds_zeros"),
-    (CopyHasOldBytesInHoles, "a_volume_from_a_snapshot_is_independent"),
-]

@@ -8,8 +8,10 @@ from typing import Any
 
 from lunshare.drivers.fake.fake_driver import FakeVolumes
 from lunshare.drivers.values import Manageable, Wipe
+from tests.conformance.mutants.caught import caught_by
 
 
+@caught_by("manage_refuses_a_disk_that_is_already_managed")
 class ManageAcceptsAManagedDisk(FakeVolumes):
     def manage(self, volume, reference):
         ours = self.storage.disks.pop(reference.removeprefix("volume-"), None)
@@ -18,17 +20,20 @@ class ManageAcceptsAManagedDisk(FakeVolumes):
         return super().manage(volume, reference)
 
 
+@caught_by("manage_refuses_a_disk_that_is_already_managed")
 class ManageableListsManagedDisks(FakeVolumes):
     def manageable(self):
         ours = (Manageable(f"volume-{d.volume_id}", d.size) for d in self.disks())
         return (*super().manageable(), *ours)
 
 
+@caught_by("manageable_lists_a_disk_with_its_size")
 class ManageableReportsNoSizes(FakeVolumes):
     def manageable(self):
         return tuple(Manageable(each.reference, 0) for each in super().manageable())
 
 
+@caught_by("an_unmanaged_volume_can_be_managed_again")
 class ManageErasesTheDisk(FakeVolumes):
     def _rename_foreign(self, volume, reference):
         disk = super()._rename_foreign(volume, reference)
@@ -36,6 +41,7 @@ class ManageErasesTheDisk(FakeVolumes):
         return disk
 
 
+@caught_by("manage_of_an_unknown_reference_fails")
 class ManageAcceptsAnyReference(FakeVolumes):
     def manage(self, volume, reference):
         if reference not in self.storage.foreign_disks:
@@ -43,17 +49,20 @@ class ManageAcceptsAnyReference(FakeVolumes):
         return super().manage(volume, reference)
 
 
+@caught_by("an_unmanaged_volume_can_be_managed_again")
 class UnmanageDeletesTheDisk(FakeVolumes):
     def unmanage(self, volume_id):
         self.delete(volume_id)
 
 
+@caught_by("unmanage_refuses_an_open_disk")
 class UnmanageIgnoresOpenDisks(FakeVolumes):
     def unmanage(self, volume_id):
         self.storage.open.clear()
         super().unmanage(volume_id)
 
 
+@caught_by("unmanage_of_an_unknown_volume_succeeds")
 class UnmanageOfAnUnknownVolumeFails(FakeVolumes):
     def unmanage(self, volume_id):
         self.disk(volume_id)
@@ -68,6 +77,7 @@ class Wiping(FakeVolumes):
     }
 
 
+@caught_by("a_deleted_disk_is_wiped_in_steps")
 class WipeDoesNotFreeTheSpace(Wiping):
     def wipe(self, name, most):
         left = super().wipe(name, most)
@@ -76,6 +86,7 @@ class WipeDoesNotFreeTheSpace(Wiping):
         return left
 
 
+@caught_by("a_deleted_disk_is_wiped_in_steps")
 class WipeProgressIsLostAtRestart(Wiping):
     """It forgets at a restart how much was wiped."""
 
@@ -85,11 +96,13 @@ class WipeProgressIsLostAtRestart(Wiping):
             disk.wiped = 0
 
 
+@caught_by("a_deleted_disk_is_wiped_in_steps")
 class WipeIgnoresItsLimit(Wiping):
     def wipe(self, name, most):
         return super().wipe(name, 1 << 60)
 
 
+@caught_by("a_deleted_disk_is_wiped_in_steps")
 class WipeErasesOtherDisks(Wiping):
     def wipe(self, name, most):
         for disk in self.storage.disks.values():
@@ -97,17 +110,20 @@ class WipeErasesOtherDisks(Wiping):
         return super().wipe(name, most)
 
 
+@caught_by("wipe_by_name_does_not_change_a_foreign_disk")
 class WipeDeletesForeignDisks(Wiping):
     def wipe(self, name, most):
         self.storage.foreign_disks.pop(name, None)
         return super().wipe(name, most)
 
 
+@caught_by("a_deleted_disk_is_wiped_in_steps")
 class WipesListsNothing(Wiping):
     def wipes(self) -> tuple[Wipe, ...]:
         return ()
 
 
+@caught_by("a_volume_can_be_created_again_while_its_old_disk_is_wiped")
 class DeletedDisksHaveTheSameName(Wiping):
     def delete(self, volume_id):
         held: dict[str, Any] = dict(self.storage.deleted)
@@ -115,25 +131,3 @@ class DeletedDisksHaveTheSameName(Wiping):
         for name in self.storage.deleted.keys() - held.keys():
             disk = self.storage.deleted.pop(name)
             self.storage.deleted[f"deleted-{volume_id}"] = disk
-
-
-MANAGE = [
-    (ManageAcceptsAManagedDisk, "manage_refuses_a_disk_that_is_already_managed"),
-    (ManageableListsManagedDisks, "manage_refuses_a_disk_that_is_already_managed"),
-    (ManageableReportsNoSizes, "manageable_lists_a_disk_with_its_size"),
-    (ManageErasesTheDisk, "an_unmanaged_volume_can_be_managed_again"),
-    (ManageAcceptsAnyReference, "manage_of_an_unknown_reference_fails"),
-    (UnmanageDeletesTheDisk, "an_unmanaged_volume_can_be_managed_again"),
-    (UnmanageIgnoresOpenDisks, "unmanage_refuses_an_open_disk"),
-    (UnmanageOfAnUnknownVolumeFails, "unmanage_of_an_unknown_volume_succeeds"),
-    (WipeDoesNotFreeTheSpace, "a_deleted_disk_is_wiped_in_steps"),
-    (WipeProgressIsLostAtRestart, "a_deleted_disk_is_wiped_in_steps"),
-    (WipeIgnoresItsLimit, "a_deleted_disk_is_wiped_in_steps"),
-    (WipeErasesOtherDisks, "a_deleted_disk_is_wiped_in_steps"),
-    (WipeDeletesForeignDisks, "wipe_by_name_does_not_change_a_foreign_disk"),
-    (WipesListsNothing, "a_deleted_disk_is_wiped_in_steps"),
-    (
-        DeletedDisksHaveTheSameName,
-        "a_volume_can_be_created_again_while_its_old_disk_is_wiped",
-    ),
-]

@@ -8,6 +8,7 @@ import time
 
 from lunshare.drivers.fake.fake_driver import FakeVolumes
 from lunshare.drivers.fake.fake_storage import BLOCK
+from tests.conformance.mutants.caught import caught_by
 from tests.conformance.mutants.clones import Cloning
 
 
@@ -30,6 +31,7 @@ def copied_in_two_steps(disk):
     return first | {n: block for n, block in later.items() if n >= middle}
 
 
+@caught_by("a_snapshot_of_a_disk_in_use_is_one_point_in_time")
 class SnapshotIsCopiedInTwoSteps(FakeVolumes):
     def create_snapshot(self, snapshot):
         blocks = copied_in_two_steps(self.storage.disks[snapshot.volume_id])
@@ -37,6 +39,7 @@ class SnapshotIsCopiedInTwoSteps(FakeVolumes):
         self.storage.snapshots[snapshot.id].blocks = blocks
 
 
+@caught_by("a_snapshot_of_a_disk_in_use_is_one_point_in_time")
 class SnapshotIsCopiedWhenItIsUsed(FakeVolumes):
     def create_from(self, volume, snapshot):
         blocks = self.storage.disks[snapshot.volume_id].copy().blocks
@@ -44,16 +47,10 @@ class SnapshotIsCopiedWhenItIsUsed(FakeVolumes):
         return super().create_from(volume, snapshot)
 
 
+@caught_by("a_clone_of_a_disk_in_use_is_one_point_in_time")
 class CloneIsCopiedInTwoSteps(Cloning):
     def clone(self, volume, source):
         blocks = copied_in_two_steps(self.storage.disks[source.id])
         disk = super().clone(volume, source)
         self.storage.disks[volume.id].blocks = blocks
         return disk
-
-
-POINT_IN_TIME = [
-    (SnapshotIsCopiedInTwoSteps, "a_snapshot_of_a_disk_in_use_is_one_point_in_time"),
-    (SnapshotIsCopiedWhenItIsUsed, "a_snapshot_of_a_disk_in_use_is_one_point_in_time"),
-    (CloneIsCopiedInTwoSteps, "a_clone_of_a_disk_in_use_is_one_point_in_time"),
-]

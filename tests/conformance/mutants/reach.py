@@ -8,6 +8,7 @@ from typing import Any
 
 from lunshare.drivers.targets.fake import FakeSession, FakeTarget
 from lunshare.drivers.values import Mode
+from tests.conformance.mutants.caught import caught_by
 
 MIB = 1 << 20
 
@@ -46,6 +47,7 @@ class BeyondOneMib(Writing):
         return offset >= MIB
 
 
+@caught_by("a_read_only_host_can_read_and_cannot_write")
 class ReadOnlyInTheFirstMib(LeakyTarget):
     session = BeyondOneMib
 
@@ -57,6 +59,7 @@ class Large(Writing):
         return len(data) >= MIB
 
 
+@caught_by("a_read_only_host_can_read_and_cannot_write")
 class ReadOnlyForSmallWrites(LeakyTarget):
     session = Large
 
@@ -68,6 +71,7 @@ class BeyondTheOldEnd(Writing):
         return offset >= self.target.size_at_apply.get(self._volume_id, 1 << 60)
 
 
+@caught_by("hosts_share_the_extended_part_of_a_disk")
 class ReadOnlyInTheOldPart(LeakyTarget):
     """The write protection was set for the size of that time."""
 
@@ -91,6 +95,7 @@ class Grown(Writing):
         return self.target.size_at_apply.get(self._volume_id, 0) < self.size
 
 
+@caught_by("hosts_share_the_extended_part_of_a_disk")
 class ReadOnlyUntilTheDiskGrows(ReadOnlyInTheOldPart):
     session = Grown
 
@@ -102,6 +107,7 @@ class LastSector(Writing):
         return offset + len(data) == self.size
 
 
+@caught_by("a_read_only_host_can_read_and_cannot_write")
 class ReadOnlyExceptTheEnd(LeakyTarget):
     session = LastSector
 
@@ -113,10 +119,12 @@ class Second(Writing):
         return self._acl.sessions[0] is not self
 
 
+@caught_by("a_read_only_host_can_read_and_cannot_write")
 class ReadOnlyForTheFirstSession(LeakyTarget):
     session = Second
 
 
+@caught_by("a_host_has_a_separate_mode_for_each_volume")
 class DetachEndsTheHostsOtherSessions(FakeTarget):
     """A host has one session, for all its volumes."""
 
@@ -128,14 +136,3 @@ class DetachEndsTheHostsOtherSessions(FakeTarget):
                 if initiator in others:
                     others[initiator].sessions = ()
         return changes
-
-
-REACH = [
-    (ReadOnlyInTheFirstMib, "a_read_only_host_can_read_and_cannot_write"),
-    (ReadOnlyForSmallWrites, "a_read_only_host_can_read_and_cannot_write"),
-    (ReadOnlyInTheOldPart, "hosts_share_the_extended_part_of_a_disk"),
-    (ReadOnlyUntilTheDiskGrows, "hosts_share_the_extended_part_of_a_disk"),
-    (ReadOnlyExceptTheEnd, "a_read_only_host_can_read_and_cannot_write"),
-    (ReadOnlyForTheFirstSession, "a_read_only_host_can_read_and_cannot_write"),
-    (DetachEndsTheHostsOtherSessions, "a_host_has_a_separate_mode_for_each_volume"),
-]

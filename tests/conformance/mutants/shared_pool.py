@@ -8,6 +8,7 @@ from lunshare.drivers.errors import UnknownDisk, UnknownReference, UnknownSnapsh
 from lunshare.drivers.fake.fake_driver import FakeVolumes
 from lunshare.drivers.fake.fake_storage import storage
 from lunshare.drivers.values import Disk
+from tests.conformance.mutants.caught import caught_by
 from tests.conformance.mutants.manage import Wiping
 
 
@@ -17,18 +18,21 @@ class _WithOtherBackend(FakeVolumes):
         return storage(f"{self.name}-beside")
 
 
+@caught_by("a_volume_of_another_backend_is_not_listed")
 class ListsVolumesOfOtherBackends(_WithOtherBackend):
     def disks(self):
         theirs = self.beside.disks.items()
         return (*super().disks(), *(self._as_disk(key, disk) for key, disk in theirs))
 
 
+@caught_by("a_volume_of_another_backend_is_not_changed")
 class DeletesVolumesOfOtherBackends(_WithOtherBackend):
     def delete(self, volume_id):
         super().delete(volume_id)
         self.beside.drop(volume_id)
 
 
+@caught_by("a_volume_of_another_backend_is_not_changed")
 class FindsVolumesOfOtherBackends(_WithOtherBackend):
     def disk(self, volume_id):
         try:
@@ -39,6 +43,7 @@ class FindsVolumesOfOtherBackends(_WithOtherBackend):
             return Disk(volume_id, f"/dev/fake/volume-{volume_id}", 0)
 
 
+@caught_by("a_volume_of_another_backend_is_not_managed_or_unmanaged")
 class ManagesVolumesOfOtherBackends(_WithOtherBackend):
     def manage(self, volume, reference):
         try:
@@ -51,6 +56,7 @@ class ManagesVolumesOfOtherBackends(_WithOtherBackend):
             return self._as_disk(volume.id, disk)
 
 
+@caught_by("a_snapshot_of_another_backend_is_not_used_or_deleted")
 class CopiesSnapshotsOfOtherBackends(_WithOtherBackend):
     def _intact_snapshot(self, snapshot):
         try:
@@ -61,23 +67,8 @@ class CopiesSnapshotsOfOtherBackends(_WithOtherBackend):
             return self.beside.snapshots[snapshot.id]
 
 
+@caught_by("a_deleted_disk_of_another_backend_is_not_wiped")
 class WipesDisksOfOtherBackends(Wiping, _WithOtherBackend):
     def wipe(self, name, most):
         self.beside.deleted.pop(name, None)
         return super().wipe(name, most)
-
-
-SHARED_POOL = [
-    (ListsVolumesOfOtherBackends, "a_volume_of_another_backend_is_not_listed"),
-    (DeletesVolumesOfOtherBackends, "a_volume_of_another_backend_is_not_changed"),
-    (FindsVolumesOfOtherBackends, "a_volume_of_another_backend_is_not_changed"),
-    (
-        ManagesVolumesOfOtherBackends,
-        "a_volume_of_another_backend_is_not_managed_or_unmanaged",
-    ),
-    (
-        CopiesSnapshotsOfOtherBackends,
-        "a_snapshot_of_another_backend_is_not_used_or_deleted",
-    ),
-    (WipesDisksOfOtherBackends, "a_deleted_disk_of_another_backend_is_not_wiped"),
-]

@@ -11,8 +11,10 @@ import os
 from lunshare.drivers.errors import CommandFailed, UnknownDisk
 from lunshare.drivers.fake.fake_driver import FakeVolumes
 from lunshare.drivers.values import Capacity
+from tests.conformance.mutants.caught import caught_by
 
 
+@caught_by("a_storage_that_cannot_be_read_is_reported")
 class CheckReadsACache(FakeVolumes):
     """It answers check and capacity from memory, and the pool stays open."""
 
@@ -27,6 +29,7 @@ class CheckReadsACache(FakeVolumes):
             return Capacity(self._total, self._total, 0, False, "")
 
 
+@caught_by("a_storage_that_cannot_be_read_is_not_taken_for_empty")
 class UnreadablePoolIsEmpty(FakeVolumes):
     def disks(self):
         try:
@@ -35,6 +38,7 @@ class UnreadablePoolIsEmpty(FakeVolumes):
             return ()
 
 
+@caught_by("a_storage_that_cannot_be_read_is_not_taken_for_empty")
 class UnreadableDiskIsUnknown(FakeVolumes):
     def disk(self, volume_id):
         if self.storage.fails_reads:
@@ -42,6 +46,7 @@ class UnreadableDiskIsUnknown(FakeVolumes):
         return super().disk(volume_id)
 
 
+@caught_by("a_create_that_meets_an_io_error_can_be_retried")
 class ErrorOfTheStorageIsNotTranslated(FakeVolumes):
     """The caller gets the OSError of the storage."""
 
@@ -52,6 +57,7 @@ class ErrorOfTheStorageIsNotTranslated(FakeVolumes):
             raise OSError(errno.EIO, os.strerror(errno.EIO)) from None
 
 
+@caught_by("a_create_that_meets_an_io_error_can_be_deleted")
 class FailedCreateLeavesAnIncompleteDisk(FakeVolumes):
     """Its delete finds only complete disks."""
 
@@ -61,12 +67,14 @@ class FailedCreateLeavesAnIncompleteDisk(FakeVolumes):
             super().delete(volume_id)
 
 
+@caught_by("a_delete_that_meets_an_io_error_can_be_retried")
 class DeleteIgnoresErrors(FakeVolumes):
     def delete(self, volume_id):
         with contextlib.suppress(CommandFailed):
             super().delete(volume_id)
 
 
+@caught_by("an_extend_that_meets_an_io_error_can_be_retried")
 class ExtendIgnoresErrors(FakeVolumes):
     def extend(self, volume):
         try:
@@ -75,18 +83,21 @@ class ExtendIgnoresErrors(FakeVolumes):
             return self.disk(volume.id)
 
 
+@caught_by("a_create_snapshot_that_meets_an_io_error_can_be_retried")
 class SnapshotIgnoresErrors(FakeVolumes):
     def create_snapshot(self, snapshot):
         with contextlib.suppress(CommandFailed):
             super().create_snapshot(snapshot)
 
 
+@caught_by("a_delete_snapshot_that_meets_an_io_error_can_be_retried")
 class DeleteSnapshotIgnoresErrors(FakeVolumes):
     def delete_snapshot(self, snapshot_id):
         with contextlib.suppress(CommandFailed):
             super().delete_snapshot(snapshot_id)
 
 
+@caught_by("a_create_from_that_meets_an_io_error_can_be_retried")
 class CopyWithErrorsIsComplete(FakeVolumes):
     """It cannot write all bytes, and gives the copy its name all the same."""
 
@@ -99,6 +110,7 @@ class CopyWithErrorsIsComplete(FakeVolumes):
             raise
 
 
+@caught_by("a_revert_that_meets_an_io_error_can_be_retried")
 class RevertIgnoresErrors(FakeVolumes):
     def revert(self, snapshot):
         try:
@@ -107,6 +119,7 @@ class RevertIgnoresErrors(FakeVolumes):
             return self.disk(snapshot.volume_id)
 
 
+@caught_by("a_fill_that_meets_an_io_error_can_be_retried")
 class FillIgnoresFailedWrites(FakeVolumes):
     """It copies what it can, and verifies nothing."""
 
@@ -116,34 +129,3 @@ class FillIgnoresFailedWrites(FakeVolumes):
 
     def _verify_copy(self, volume_id, source):
         pass
-
-
-STORAGE_ERRORS = [
-    (CheckReadsACache, "a_storage_that_cannot_be_read_is_reported"),
-    (UnreadablePoolIsEmpty, "a_storage_that_cannot_be_read_is_not_taken_for_empty"),
-    (UnreadableDiskIsUnknown, "a_storage_that_cannot_be_read_is_not_taken_for_empty"),
-    (
-        ErrorOfTheStorageIsNotTranslated,
-        "a_create_that_meets_an_io_error_can_be_retried",
-    ),
-    (
-        FailedCreateLeavesAnIncompleteDisk,
-        "a_create_that_meets_an_io_error_can_be_deleted",
-    ),
-    (DeleteIgnoresErrors, "a_delete_that_meets_an_io_error_can_be_retried"),
-    (ExtendIgnoresErrors, "an_extend_that_meets_an_io_error_can_be_retried"),
-    (
-        SnapshotIgnoresErrors,
-        "a_create_snapshot_that_meets_an_io_error_can_be_retried",
-    ),
-    (
-        DeleteSnapshotIgnoresErrors,
-        "a_delete_snapshot_that_meets_an_io_error_can_be_retried",
-    ),
-    (
-        CopyWithErrorsIsComplete,
-        "a_create_from_that_meets_an_io_error_can_be_retried",
-    ),
-    (RevertIgnoresErrors, "a_revert_that_meets_an_io_error_can_be_retried"),
-    (FillIgnoresFailedWrites, "a_fill_that_meets_an_io_error_can_be_retried"),
-]

@@ -12,8 +12,10 @@ from lunshare.drivers.errors import UnknownDisk
 from lunshare.drivers.fake.fake_storage import FakeAcl
 from lunshare.drivers.targets.fake import FakeSession, FakeTarget
 from lunshare.drivers.values import Export, LiveConnector, LiveExport, Mode
+from tests.conformance.mutants.caught import caught_by
 
 
+@caught_by("a_read_only_host_can_read_and_cannot_write")
 class ReadOnlyIsNotEnforced(FakeTarget):
     def apply(self, export, only=None):
         done = super().apply(export, only)
@@ -22,6 +24,7 @@ class ReadOnlyIsNotEnforced(FakeTarget):
         return done
 
 
+@caught_by("a_host_without_an_attachment_cannot_log_in")
 class AnyHostCanLogIn(FakeTarget):
     def login(self, volume_id, initiator, auth=None):
         try:
@@ -30,17 +33,20 @@ class AnyHostCanLogIn(FakeTarget):
             return FakeSession(self.storage, volume_id, FakeAcl("", None))
 
 
+@caught_by("each_host_has_its_own_credentials")
 class CredentialsAreNotChecked(FakeTarget):
     def login(self, volume_id, initiator, auth=None):
         acl = self.storage.exports.get(volume_id, {}).get(initiator)
         return super().login(volume_id, initiator, acl.auth if acl else None)
 
 
+@caught_by("a_removed_host_loses_access_at_once")
 class RemovedHostsKeepAccess(FakeTarget):
     def _close(self, acls, wanted, scope):
         return super()._close(acls, wanted, scope & wanted.keys())
 
 
+@caught_by("all_sessions_of_a_removed_host_end")
 class RemovedHostsKeepTheirSessions(FakeTarget):
     def _close(self, acls, wanted, scope):
         kept = {key: (acl, acl.sessions) for key, acl in acls.items()}
@@ -50,6 +56,7 @@ class RemovedHostsKeepTheirSessions(FakeTarget):
         return done
 
 
+@caught_by("a_host_changed_to_read_only_loses_write_and_session")
 class DemotedHostsKeepTheirSessions(FakeTarget):
     def _close(self, acls, wanted, scope):
         kept = {key: (acl, acl.sessions) for key, acl in acls.items()}
@@ -59,6 +66,7 @@ class DemotedHostsKeepTheirSessions(FakeTarget):
         return done
 
 
+@caught_by("adding_a_host_leaves_other_sessions_alive")
 class EveryChangeEndsAllSessions(FakeTarget):
     def apply(self, export, only=None):
         done = super().apply(export, only)
@@ -68,16 +76,19 @@ class EveryChangeEndsAllSessions(FakeTarget):
         return done
 
 
+@caught_by("a_retried_apply_changes_nothing")
 class ApplyAlwaysReportsAChange(FakeTarget):
     def apply(self, export, only=None):
         return (*super().apply(export, only), "read it")
 
 
+@caught_by("apply_with_only_opens_one_host_and_leaves_the_others")
 class OnlyIsIgnored(FakeTarget):
     def apply(self, export, only=None):
         return super().apply(export)
 
 
+@caught_by("a_retried_remove_succeeds")
 class RetriedRemoveFails(FakeTarget):
     def remove(self, volume_id):
         if volume_id not in self.storage.exports:
@@ -85,12 +96,14 @@ class RetriedRemoveFails(FakeTarget):
         return super().remove(volume_id)
 
 
+@caught_by("foreign_exports_are_not_listed_or_changed")
 class RemoveDeletesForeignExports(FakeTarget):
     def remove(self, volume_id):
         self.storage.foreign_exports.clear()
         return super().remove(volume_id)
 
 
+@caught_by("observe_returns_what_was_applied")
 class ObserveReportsWrongModes(FakeTarget):
     def observe(self):
         return tuple(
@@ -105,6 +118,7 @@ class ObserveReportsWrongModes(FakeTarget):
         )
 
 
+@caught_by("identity_does_not_change_after_remove_and_apply")
 class IdentityChangesAtEachExport(FakeTarget):
     made = 0
 
@@ -120,6 +134,7 @@ class IdentityChangesAtEachExport(FakeTarget):
         return super().volume_of(target_iqn)[:36]
 
 
+@caught_by("apply_with_a_missing_disk_opens_nothing")
 class AMissingDiskIsExported(FakeTarget):
     def apply(self, export: Export, only=None):
         if export.connectors and export.volume_id not in self.storage.disks:
@@ -127,6 +142,7 @@ class AMissingDiskIsExported(FakeTarget):
         return super().apply(export, only)
 
 
+@caught_by("a_host_has_a_separate_mode_for_each_volume")
 class ModeOfAHostIsTheSameForAllVolumes(FakeTarget):
     def apply(self, export, only=None):
         done = super().apply(export, only)
@@ -137,6 +153,7 @@ class ModeOfAHostIsTheSameForAllVolumes(FakeTarget):
         return done
 
 
+@caught_by("a_host_that_is_attached_again_has_its_new_mode")
 class ModesSurviveTheirAttachment(FakeTarget):
     writers: set[str] = set()
 
@@ -150,6 +167,7 @@ class ModesSurviveTheirAttachment(FakeTarget):
         return done
 
 
+@caught_by("a_host_can_end_one_of_two_sessions")
 class LogoutEndsAllSessions(FakeTarget):
     def login(self, volume_id, initiator, auth=None):
         session = super().login(volume_id, initiator, auth)
@@ -164,6 +182,7 @@ class _ClosesAllSessions(FakeSession):
         self._acl.sessions = ()
 
 
+@caught_by("other_hosts_can_write_while_a_host_is_removed")
 class WritesOfOtherHostsFail(FakeTarget):
     def _close(self, acls, wanted, scope):
         kept = {key: acl.sessions for key, acl in acls.items()}
@@ -175,6 +194,7 @@ class WritesOfOtherHostsFail(FakeTarget):
         return done
 
 
+@caught_by("hosts_see_an_extended_disk_and_their_sessions_stay_alive")
 class NewSizeIsSeenAtTheNextLogin(FakeTarget):
     def login(self, volume_id, initiator, auth=None):
         session = super().login(volume_id, initiator, auth)
@@ -183,6 +203,7 @@ class NewSizeIsSeenAtTheNextLogin(FakeTarget):
         return session
 
 
+@caught_by("hosts_see_an_extended_disk_and_their_sessions_stay_alive")
 class ExtendEndsSessions(FakeTarget):
     sizes: dict[str, int] = {}
 
@@ -196,6 +217,7 @@ class ExtendEndsSessions(FakeTarget):
         return done
 
 
+@caught_by("each_volume_has_its_own_identity")
 class VolumesHaveTheSameSerial(FakeTarget):
     def login(self, volume_id, initiator, auth=None):
         session = super().login(volume_id, initiator, auth)
@@ -204,6 +226,7 @@ class VolumesHaveTheSameSerial(FakeTarget):
         return session
 
 
+@caught_by("remove_ends_all_access")
 class RemoveDoesNotEndSessions(FakeTarget):
     def remove(self, volume_id):
         acls = dict(self.storage.exports.get(volume_id, {}))
@@ -214,6 +237,7 @@ class RemoveDoesNotEndSessions(FakeTarget):
         return done
 
 
+@caught_by("a_killed_apply_closes_access_before_it_opens_access")
 class OpensBeforeItCloses(FakeTarget):
     def apply(self, export, only=None):
         acls = self._acls_of(export) or {}
@@ -222,6 +246,7 @@ class OpensBeforeItCloses(FakeTarget):
         return super().apply(export, only)
 
 
+@caught_by("a_killed_apply_gives_no_more_access_than_wanted")
 class NewAccessIsReadWriteFirst(FakeTarget):
     def _create_acl(self, acls, want):
         is_new = want.initiator not in acls
@@ -233,6 +258,7 @@ class NewAccessIsReadWriteFirst(FakeTarget):
         return done
 
 
+@caught_by("a_killed_apply_is_finished_by_a_retry")
 class KilledApplyIsReportedAsDone(FakeTarget):
     """It marks the work as done before it does it."""
 
@@ -245,6 +271,7 @@ class KilledApplyIsReportedAsDone(FakeTarget):
         return super().apply(export, only)
 
 
+@caught_by("a_killed_remove_is_finished_by_a_retry")
 class RemoveDeletesTheExportFirst(FakeTarget):
     def remove(self, volume_id):
         acls = self.storage.exports.pop(volume_id, None)
@@ -254,6 +281,7 @@ class RemoveDeletesTheExportFirst(FakeTarget):
         return () if acls is None else ("removed the export",)
 
 
+@caught_by("a_host_that_is_not_wanted_is_found_and_keeps_its_access")
 class DifferencesAreRepaired(FakeTarget):
     def compare(self, export):
         found = super().compare(export)
@@ -262,11 +290,13 @@ class DifferencesAreRepaired(FakeTarget):
         return found
 
 
+@caught_by("other_credentials_are_found_and_not_shown")
 class OtherSecretsAreNotFound(FakeTarget):
     def compare(self, export):
         return tuple(drifts.of_accesses(export, self.observe_volume(export.volume_id)))
 
 
+@caught_by("other_credentials_are_found_and_not_shown")
 class SecretsAreShown(FakeTarget):
     def compare(self, export):
         return tuple(
@@ -277,18 +307,21 @@ class SecretsAreShown(FakeTarget):
         )
 
 
+@caught_by("a_host_that_is_not_wanted_is_found_and_keeps_its_access")
 class ExtraHostsAreNotFound(FakeTarget):
     def compare(self, export):
         hosts = {connector.initiator for connector in export.connectors}
         return tuple(d for d in super().compare(export) if d.initiator in hosts)
 
 
+@caught_by("a_wanted_host_without_access_is_found")
 class MissingHostsAreNotFound(FakeTarget):
     def compare(self, export):
         found = super().compare(export)
         return tuple(d for d in found if d.kind is not DriftKind.NARROWER)
 
 
+@caught_by("another_mode_is_found_by_what_it_allows")
 class EachModeThatDiffersIsWider(FakeTarget):
     def compare(self, export):
         return tuple(
@@ -296,50 +329,8 @@ class EachModeThatDiffersIsWider(FakeTarget):
         )
 
 
+@caught_by("what_was_applied_does_not_differ")
 class EveryHostDiffers(FakeTarget):
     def compare(self, export):
         hosts = [connector.initiator for connector in export.connectors]
         return tuple(Drift(DriftKind.ATTRIBUTE, "it differs", host) for host in hosts)
-
-
-TARGETS = [
-    (ReadOnlyIsNotEnforced, "a_read_only_host_can_read_and_cannot_write"),
-    (AnyHostCanLogIn, "a_host_without_an_attachment_cannot_log_in"),
-    (CredentialsAreNotChecked, "each_host_has_its_own_credentials"),
-    (DifferencesAreRepaired, "a_host_that_is_not_wanted_is_found_and_keeps_its_access"),
-    (ExtraHostsAreNotFound, "a_host_that_is_not_wanted_is_found_and_keeps_its_access"),
-    (MissingHostsAreNotFound, "a_wanted_host_without_access_is_found"),
-    (EachModeThatDiffersIsWider, "another_mode_is_found_by_what_it_allows"),
-    (OtherSecretsAreNotFound, "other_credentials_are_found_and_not_shown"),
-    (SecretsAreShown, "other_credentials_are_found_and_not_shown"),
-    (EveryHostDiffers, "what_was_applied_does_not_differ"),
-    (RemovedHostsKeepAccess, "a_removed_host_loses_access_at_once"),
-    (RemovedHostsKeepTheirSessions, "all_sessions_of_a_removed_host_end"),
-    (
-        DemotedHostsKeepTheirSessions,
-        "a_host_changed_to_read_only_loses_write_and_session",
-    ),
-    (EveryChangeEndsAllSessions, "adding_a_host_leaves_other_sessions_alive"),
-    (ApplyAlwaysReportsAChange, "a_retried_apply_changes_nothing"),
-    (OnlyIsIgnored, "apply_with_only_opens_one_host_and_leaves_the_others"),
-    (RetriedRemoveFails, "a_retried_remove_succeeds"),
-    (RemoveDeletesForeignExports, "foreign_exports_are_not_listed_or_changed"),
-    (ObserveReportsWrongModes, "observe_returns_what_was_applied"),
-    (IdentityChangesAtEachExport, "identity_does_not_change_after_remove_and_apply"),
-    (AMissingDiskIsExported, "apply_with_a_missing_disk_opens_nothing"),
-    (ModeOfAHostIsTheSameForAllVolumes, "a_host_has_a_separate_mode_for_each_volume"),
-    (ModesSurviveTheirAttachment, "a_host_that_is_attached_again_has_its_new_mode"),
-    (LogoutEndsAllSessions, "a_host_can_end_one_of_two_sessions"),
-    (WritesOfOtherHostsFail, "other_hosts_can_write_while_a_host_is_removed"),
-    (
-        NewSizeIsSeenAtTheNextLogin,
-        "hosts_see_an_extended_disk_and_their_sessions_stay_alive",
-    ),
-    (ExtendEndsSessions, "hosts_see_an_extended_disk_and_their_sessions_stay_alive"),
-    (VolumesHaveTheSameSerial, "each_volume_has_its_own_identity"),
-    (RemoveDoesNotEndSessions, "remove_ends_all_access"),
-    (OpensBeforeItCloses, "a_killed_apply_closes_access_before_it_opens_access"),
-    (NewAccessIsReadWriteFirst, "a_killed_apply_gives_no_more_access_than_wanted"),
-    (KilledApplyIsReportedAsDone, "a_killed_apply_is_finished_by_a_retry"),
-    (RemoveDeletesTheExportFirst, "a_killed_remove_is_finished_by_a_retry"),
-]

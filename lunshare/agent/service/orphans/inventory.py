@@ -10,12 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from lunshare.agent.backends import (
-    Backends,
-    NodeBackend,
-    is_part_lost,
-    translated,
-)
+from lunshare.agent.backends import Backends, NodeBackend, is_part_lost, translated
 from lunshare.agent.db import snapshots, volumes
 from lunshare.agent.db.sqlite.engine import Database
 from lunshare.agent.model.errors import AgentError

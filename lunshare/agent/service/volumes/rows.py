@@ -10,13 +10,7 @@ from typing import Any
 
 from lunshare.agent.db import status_changes, volumes
 from lunshare.agent.db.sqlite.engine import Database
-from lunshare.agent.model.errors import (
-    AgentError,
-    Busy,
-    Conflict,
-    Exhausted,
-    Invalid,
-)
+from lunshare.agent.model.errors import AgentError, Busy, Conflict, Exhausted, Invalid
 from lunshare.agent.model.records import (
     Manageable,
     ManageableSnapshot,
