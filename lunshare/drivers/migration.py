@@ -27,7 +27,7 @@ OPTIONS: list[cfg.Opt] = [
         help="A copy, a wipe or the allocation of a new disk fails after this many"
         " seconds without progress. While it makes progress, it may take days."
         " Raise it if a server or a disk pauses for longer.",
-    ),
+    )
 ]
 
 

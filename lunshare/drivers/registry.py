@@ -81,9 +81,7 @@ def _other_contract(group: str, name: str, number: int) -> Misconfigured:
 def _load(group: str, name: str) -> Any:
     try:
         return DriverManager(
-            group,
-            name,
-            on_load_failure_callback=_raise_import_error,
+            group, name, on_load_failure_callback=_raise_import_error
         ).driver
     except NoMatches as error:
         choice = ", ".join(driver_names(group)) or "none; is lunshare installed?"

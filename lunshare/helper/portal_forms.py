@@ -44,8 +44,6 @@ def _checked_portals(name: str, text: bytes) -> tuple[Portal, ...]:
 
 
 _PORTAL = forms.record(
-    Portal,
-    address=forms.text(_ADDRESS, "give an IPv4 or IPv6 address"),
-    port=_port,
+    Portal, address=forms.text(_ADDRESS, "give an IPv4 or IPv6 address"), port=_port
 )
 _PORTALS = forms.many(_PORTAL, MAX_PORTALS)

@@ -130,11 +130,7 @@ IN_BODY: list[Request] = [
     ("POST", "/os-snapshot-manage", {"snapshot": _MANAGED}),
     ("POST", "/volumes/{own}/action", {"revert": {"snapshot_id": "{snapshot}"}}),
     ("POST", "/volumes/{own}/action", {"os-retype": {"new_type": "{type}"}}),
-    (
-        "POST",
-        "/volumes/{own}/action",
-        {"os-detach": {"attachment_id": "{attachment}"}},
-    ),
+    ("POST", "/volumes/{own}/action", {"os-detach": {"attachment_id": "{attachment}"}}),
     (
         "POST",
         "/volumes/{own}/action",

@@ -145,9 +145,7 @@ def certificate(path: Path, name: str = "localhost") -> None:
     (path / "key.pem").touch(mode=0o600)
     (path / "key.pem").write_bytes(
         key.private_bytes(
-            pem,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
+            pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
     )
     (path / "cert.pem").write_bytes(made.public_bytes(pem))

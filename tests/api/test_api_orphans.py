@@ -139,9 +139,7 @@ def test_two_disks_of_one_id_are_listed_and_none_is_chosen(tmp_path: Path) -> No
     node.close()
 
 
-def test_second_disk_of_a_volume_on_another_backend_is_reported(
-    tmp_path: Path,
-) -> None:
+def test_second_disk_of_a_volume_on_another_backend_is_reported(tmp_path: Path) -> None:
     """A copy that a migration left behind; it has no row, but its id has one."""
     node, ident, own, other = volume_on_one_of_two(tmp_path)
     api = Api(node.assembly.app)

@@ -87,10 +87,7 @@ def test_clones_and_volumes_from_snapshots_count(api: Api):
     volume = api.volume()
     snapshot = api.snapshot(volume["id"])
     limit(api, volumes=1)
-    for source in (
-        {"source_volid": volume["id"]},
-        {"snapshot_id": snapshot["id"]},
-    ):
+    for source in ({"source_volid": volume["id"]}, {"snapshot_id": snapshot["id"]}):
         over(api, "volumes", "POST", "/volumes", {"volume": source})
     limit(api, volumes=2)
     api.volume(source_volid=volume["id"])

@@ -166,9 +166,7 @@ def test_a_snapshot_has_the_bytes_before_later_writes_of_a_host(api: Api, node: 
     from lunshare.drivers.values import Auth
 
     session = node.target("api").login(
-        made["id"],
-        initiator("w"),
-        Auth(auth["auth_username"], auth["auth_password"]),
+        made["id"], initiator("w"), Auth(auth["auth_username"], auth["auth_password"])
     )
     session.write(0, b"before")
     snapshot = api.snapshot(made["id"])
@@ -297,10 +295,7 @@ UNABLE = Unsupported("a snapshot on backend api", "use another")
 def test_a_driver_without_snapshots_is_400_and_leaves_nothing(api: Api, node: Node):
     source = api.volume()
     fail = node.driver("api").failures.fail
-    with (
-        fail("create_snapshot.before", UNABLE),
-        fail("delete_snapshot.before", UNABLE),
-    ):
+    with fail("create_snapshot.before", UNABLE), fail("delete_snapshot.before", UNABLE):
         asked: dict[str, Any] = {"snapshot": {"volume_id": source["id"]}}
         assert "not supported" in api.fault(400, "POST", "/snapshots", asked)
         asked = {"volume": {"source_volid": source["id"]}}

@@ -57,12 +57,7 @@ def test_a_private_type_is_in_the_list_of_its_projects(api: Api):
 
     assert ids("") == ids("?is_public=true") == {kind["id"]}
     assert (
-        ids("?is_public=false")
-        == ids("?is_public=none")
-        == {
-            kind["id"],
-            hidden["id"],
-        }
+        ids("?is_public=false") == ids("?is_public=none") == {kind["id"], hidden["id"]}
     )
 
 

@@ -18,12 +18,7 @@ TABLE: list[tuple[Exception, int, str, dict[str, str]]] = [
     (errors.Busy("no"), 409, "conflictingRequest", {"Retry-After": "1"}),
     (errors.Exhausted("full"), 413, "overLimit", {"Retry-After": "0"}),
     (errors.BackendFailed("no"), 500, "computeFault", {}),
-    (
-        errors.BackendUnavailable("no"),
-        503,
-        "serviceUnavailable",
-        {"Retry-After": "5"},
-    ),
+    (errors.BackendUnavailable("no"), 503, "serviceUnavailable", {"Retry-After": "5"}),
     (faults.Fault(406, "no"), 406, "computeFault", {}),
     (faults.Fault(415, "no"), 415, "badMediaType", {}),
     (faults.Fault(405, "no", {"Allow": "GET"}), 405, "badMethod", {"Allow": "GET"}),

@@ -66,10 +66,7 @@ def attachment(running: Running) -> str:
     made = running.basic("cluster", "POST", "/v3/volumes", body=new).body["volume"]
     fields = {"volume_uuid": made["id"], "connector": connector("alpha")}
     answer = running.basic(
-        "cluster",
-        "POST",
-        "/v3/attachments",
-        body={"attachment": fields},
+        "cluster", "POST", "/v3/attachments", body={"attachment": fields}
     )
     return str(answer.body["attachment"]["id"])
 

@@ -54,8 +54,7 @@ def test_a_foreign_host_is_403(running: Running, host: str):
 
 
 @pytest.mark.parametrize(
-    "origin",
-    ["http://evil.example.com", "null", "http://127.0.0.1:1", "http://[x", ""],
+    "origin", ["http://evil.example.com", "null", "http://127.0.0.1:1", "http://[x", ""]
 )
 def test_a_foreign_origin_is_403_and_nothing_is_done(running: Running, origin: str):
     body = {"volume": {"size": 1, "name": "made by a page"}}

@@ -74,11 +74,7 @@ WRITES: list[Any] = [
     ("PUT", "/snapshots/{snapshot}", {"snapshot": {"name": "n"}}),
     ("DELETE", "/snapshots/{snapshot}", None),
     ("POST", "/attachments", {"attachment": {"volume_uuid": "{volume}"}}),
-    (
-        "PUT",
-        "/attachments/{attachment}",
-        {"attachment": {"connector": connector("a")}},
-    ),
+    ("PUT", "/attachments/{attachment}", {"attachment": {"connector": connector("a")}}),
     ("POST", "/attachments/{attachment}/action", {"os-complete": None}),
     ("DELETE", "/attachments/{attachment}", None),
     ("POST", "/volumes/{volume}/metadata", {"metadata": {}}),

@@ -153,9 +153,7 @@ def test_an_id_of_another_form_is_refused(helper: HelperProcess, given: Any) -> 
     assert all(line.startswith("WARNING [-] REFUSED ") for line in lines)
 
 
-def test_the_next_request_of_a_connection_has_its_own_id(
-    helper: HelperProcess,
-) -> None:
+def test_the_next_request_of_a_connection_has_its_own_id(helper: HelperProcess) -> None:
     client = helper.client()
     for ident in ("req-1", "req-2", request_ids.NONE):
         with request_ids.scope(ident), pytest.raises(DriverError):

@@ -10,10 +10,7 @@ import time
 from typing import Any
 
 # Cinder wants a token, also without authentication: user and project.
-HEADERS = {
-    "OpenStack-API-Version": "volume 3.71",
-    "X-Auth-Token": "admin:default",
-}
+HEADERS = {"OpenStack-API-Version": "volume 3.71", "X-Auth-Token": "admin:default"}
 _JSON = {"Content-Type": "application/json"}
 _YES = "<is> True"
 

@@ -53,11 +53,7 @@ def fill(stack: ScaleStack, first: str, count: int) -> list[str]:
     """Copy the rows of a volume and of its host, and create the disks; the ids."""
     words = ["-m", "tests.bench.cinder_rows", stack.database.url, first, str(count)]
     ids = subprocess.run(
-        [str(python()), *words],
-        check=True,
-        text=True,
-        stdout=subprocess.PIPE,
-        cwd=ROOT,
+        [str(python()), *words], check=True, text=True, stdout=subprocess.PIPE, cwd=ROOT
     ).stdout.split()
     options = {option.dest: option.default for option in FakeVolumes.OPTIONS}
     key = ("fill", THIN, tuple(sorted(options.items())))

@@ -231,10 +231,7 @@ def test_a_command_waits_for_the_one_that_runs_on_this_host(
     """It ended the attachment that the other was logging in to."""
     volume = borrow()
     started, may_end = tmp_path / "started", tmp_path / "may end"
-    environ = {
-        **os.environ,
-        "PATH": login_after(tmp_path, waiting(started, may_end)),
-    }
+    environ = {**os.environ, "PATH": login_after(tmp_path, waiting(started, may_end))}
     with subprocess.Popen([LUNSHARE, "connect", volume], env=environ) as first:
         until(started.exists)
         (attachment,) = api.attachments(volume)

@@ -21,9 +21,7 @@ VOLUMES = Path(__file__).with_name("volumes.yml")
 #: Its modules ask Keystone for a project.
 ACCESS = Path(__file__).with_name("access.yml")
 PREFIX = "openstack.cloud."
-SENTENCES = {
-    "backups": missing_features.PATHS["/v3/backups"].sentence,
-}
+SENTENCES = {"backups": missing_features.PATHS["/v3/backups"].sentence}
 
 
 @pytest.mark.timeout(1200)  # two minutes; on a busy machine more than five

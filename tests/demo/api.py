@@ -12,10 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 ADDRESS = ("127.0.0.1", 8776)
-_HEADERS = {
-    "OpenStack-API-Version": "volume 3.71",
-    "Content-Type": "application/json",
-}
+_HEADERS = {"OpenStack-API-Version": "volume 3.71", "Content-Type": "application/json"}
 
 
 class Broken(Exception):

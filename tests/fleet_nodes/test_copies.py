@@ -118,10 +118,7 @@ def upload(client: Client, volume: str, format_: str) -> str:
     """Begin to copy a volume to a new image; its id."""
     asked = {"image_name": "uploaded", "disk_format": format_}
     made = api.act(
-        client,
-        volume,
-        "os-volume_upload_image",
-        {**asked, "container_format": "bare"},
+        client, volume, "os-volume_upload_image", {**asked, "container_format": "bare"}
     )
     return str(made["os-volume_upload_image"]["image_id"])
 

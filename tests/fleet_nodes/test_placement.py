@@ -106,11 +106,7 @@ def test_both_nodes_get_volumes(fleet: Fleet, client: Client) -> None:
     ],
 )
 def test_volume_is_placed_by_capabilities_and_space(
-    full: Fleet,
-    client: Client,
-    specs: Mapping[str, str],
-    size: int,
-    backends: set[str],
+    full: Fleet, client: Client, specs: Mapping[str, str], size: int, backends: set[str]
 ) -> None:
     volume_id, found = create(client, specs, size)
     say(f"{size} GiB of type {dict(specs)}: {found}")

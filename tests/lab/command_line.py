@@ -76,11 +76,7 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="build what the 6.1 and the quick guest need, and end",
     )
-    add(
-        "--keep",
-        action="store_true",
-        help="leave it running, print how to enter",
-    )
+    add("--keep", action="store_true", help="leave it running, print how to enter")
     add("--bare", action="store_true", help="a volume group, but no lunshare")
     add(
         "--network",

@@ -31,10 +31,7 @@ _HEADERS = json.loads(os.environ["LUNSHARE_HEADERS"])
 _POPULATION = Population(
     os.environ["LUNSHARE_ENDPOINT"],
     os.environ["LUNSHARE_PROJECT"],
-    {
-        **json.loads(os.environ["LUNSHARE_PROOF"]),
-        microversions.HEADER: "volume latest",
-    },
+    {**json.loads(os.environ["LUNSHARE_PROOF"]), microversions.HEADER: "volume latest"},
 )
 _ANSWERS: dict[str, Counter[int]] = {}
 _ENDED = Ended()

@@ -43,10 +43,7 @@ def _without_reservation(node: Node, scene: Scene) -> None:
 
 def _fails(node: Node, scene: Scene, point: str) -> None:
     error = TargetFailed(scene.free.id, "because of the test")
-    with (
-        node.target().failures.fail(point, error),
-        contextlib.suppress(BackendFailed),
-    ):
+    with node.target().failures.fail(point, error), contextlib.suppress(BackendFailed):
         node.services.legacy.initialize(CTX, scene.free.id, HOST)
 
 

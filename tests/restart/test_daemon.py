@@ -57,10 +57,7 @@ WRONG = [
         "fake-wipe = true",
         "[a]: fake-wipe: no such option; its drivers know ",
     ),
-    (
-        "enabled_backends = a\nmixed_modes_per_host = both\n[a]",
-        "mixed_modes_per_host",
-    ),
+    ("enabled_backends = a\nmixed_modes_per_host = both\n[a]", "mixed_modes_per_host"),
     (
         "listen = 0.0.0.0:8776\nenabled_backends = a\n[a]\nvolume_driver = fake",
         "in clear text: write https://0.0.0.0:8776",

@@ -127,9 +127,7 @@ def ready(url: str) -> tuple[bool, str]:
     return state["ready"], " ".join(state["problems"])
 
 
-def test_an_unwritable_database_is_reported_until_it_recovers(
-    tmp_path: Path,
-) -> None:
+def test_an_unwritable_database_is_reported_until_it_recovers(tmp_path: Path) -> None:
     with daemon(tmp_path) as (process, url, _):
         answered(f"{url}/readyz", process)
         assert create(url)[0] == 202

@@ -187,10 +187,7 @@ def test_a_volume_is_deleted_with_a_snapshot_that_its_driver_could_not_create(
     killed_at(failures, "create_snapshot.before", lambda: create(CTX, new))
     second = Node(first.path)
     fail, unable = second.driver().failures.fail, Unsupported("a snapshot", "none")
-    with (
-        fail("create_snapshot.before", unable),
-        fail("delete_snapshot.before", unable),
-    ):
+    with fail("create_snapshot.before", unable), fail("delete_snapshot.before", unable):
         second.start()
         (row,) = second.services.snapshots.list(CTX, EVERY)
         assert row.status is SnapshotStatus.ERROR

@@ -124,11 +124,5 @@ def observe(
         limits[project] = answer.body["limits"]["absolute"]
     volumes, snapshots, attachments, types = found
     return Observation(
-        volumes,
-        snapshots,
-        attachments,
-        types,
-        storage,
-        ready.body or {},
-        limits=limits,
+        volumes, snapshots, attachments, types, storage, ready.body or {}, limits=limits
     )

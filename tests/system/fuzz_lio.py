@@ -63,10 +63,7 @@ _LEAST = {
 }
 
 
-def test_random_pdus_harm_nobody(
-    make: Make,
-    request: pytest.FixtureRequest,
-) -> None:
+def test_random_pdus_harm_nobody(make: Make, request: pytest.FixtureRequest) -> None:
     wanted: int = request.config.getoption("--fuzz-commands")
     chosen = request.config.getoption("--fuzz-seed")
     seed = _SEED if chosen is None else chosen

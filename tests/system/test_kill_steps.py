@@ -30,9 +30,7 @@ LANES = (
 
 
 @pytest.mark.timeout(_SECONDS + 20)
-def test_next_start_repairs_a_kill_at_any_step(
-    tmp_path: Path,
-) -> None:
+def test_next_start_repairs_a_kill_at_any_step(tmp_path: Path) -> None:
     assert {each for lane in LANES for each in lane} == set(killable_node.OPERATIONS)
     prepare()
     states = [tmp_path / f"lane{number}" for number, _ in enumerate(LANES)]

@@ -72,10 +72,10 @@ def test_hosts_and_exports_show_the_kernels_state_and_are_removed(
         "problem",
     )
     assert [lines[writer.name][key] for key in seen] == [
-        *(writer.initiator, "rw", "attaching", 1, ["127.0.0.1"], "rw", None),
+        *(writer.initiator, "rw", "attaching", 1, ["127.0.0.1"], "rw", None)
     ]
     assert [lines[reader.name][key] for key in seen] == [
-        *(reader.initiator, "ro", "attaching", 0, [], "ro", None),
+        *(reader.initiator, "ro", "attaching", 0, [], "ro", None)
     ]
 
     code, text = run_command("lunshare-helper", "exports")

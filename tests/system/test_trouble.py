@@ -44,9 +44,7 @@ def test_missing_volume_group_is_one_sentence_with_the_remedy(
     assert "vgcreate nowhere" in message
 
 
-def test_missing_thin_pool_is_one_sentence_with_the_remedy(
-    daemon: MakeDaemon,
-) -> None:
+def test_missing_thin_pool_is_one_sentence_with_the_remedy(daemon: MakeDaemon) -> None:
     message = _start_error(daemon, backend={"lvm_pool": "nowhere"})
     assert "lvm_pool nowhere" in message
     assert "lvcreate --type thin-pool" in message
@@ -168,9 +166,7 @@ def test_full_disk_under_the_database_is_reported_and_leaves_nothing(
     until(lambda: api.call("GET", "/readyz")[0] == 200)
 
 
-def test_second_daemon_on_the_same_state_path_is_refused(
-    daemon: MakeDaemon,
-) -> None:
+def test_second_daemon_on_the_same_state_path_is_refused(daemon: MakeDaemon) -> None:
     first = daemon().start()
     second = daemon()
     second.state.symlink_to(first.state)

@@ -80,9 +80,7 @@ def servers(environment: Environment) -> Iterator[tuple[Keystone, Node]]:
 
 
 def choose(
-    tests: Iterable[str],
-    excluded: Sequence[Exclusion],
-    patterns: Sequence[str],
+    tests: Iterable[str], excluded: Sequence[Exclusion], patterns: Sequence[str]
 ) -> list[str]:
     """The tests that are not excluded and that an expression finds, if there is one."""
     out = {test for exclusion in excluded for test in exclusion.tests}

@@ -42,14 +42,7 @@ class HelperProcess:
         conf.write_text(f"[helper]\n{served}\n")
         conf.chmod(0o644)
         user = pwd.getpwuid(os.getuid()).pw_name
-        line = [
-            *before,
-            sys.executable,
-            "-m",
-            "lunshare.helper.main",
-            "--user",
-            user,
-        ]
+        line = [*before, sys.executable, "-m", "lunshare.helper.main", "--user", user]
         line += ["--socket", str(self.path), "--filters", str(self._rules)]
         line += ["--exec-dirs", str(self._bin), "--config", str(conf)]
         name = self.directory / "notify"

@@ -67,9 +67,7 @@ def test_a_plain_volume_accepts_one_of_many_reservations(node: Node) -> None:
     assert len(rows(node)) == 1
 
 
-def test_a_shared_volume_accepts_many_hosts_each_in_its_mode(
-    tmp_path: Path,
-) -> None:
+def test_a_shared_volume_accepts_many_hosts_each_in_its_mode(tmp_path: Path) -> None:
     fake_storage.reset()
     node = Node(tmp_path).start()
     volume = node.shared_volume()
@@ -255,9 +253,7 @@ def test_an_attach_whose_cleanup_fails_is_visible_until_it_is_closed(
     attach(node, volume, "b")
 
 
-def test_the_next_reconcile_finishes_a_failed_detach(
-    node: Node,
-) -> None:
+def test_the_next_reconcile_finishes_a_failed_detach(node: Node) -> None:
     volume = node.plain_volume()
     row = attach(node, volume, "a")
     pending = DeadlineExceeded("closing", 1.0)
@@ -323,9 +319,7 @@ def test_a_hanging_volume_blocks_neither_other_volumes_nor_its_clients(
     assert node.live(stuck.id) == {initiator("a"): "rw"}
 
 
-def test_a_hanging_backend_holds_only_its_share_of_the_threads(
-    tmp_path: Path,
-) -> None:
+def test_a_hanging_backend_holds_only_its_share_of_the_threads(tmp_path: Path) -> None:
     fake_storage.reset()
     node = Node(tmp_path, extra="osapi_threads = 6").start()
     volumes = [node.shared_volume() for _ in range(3)]

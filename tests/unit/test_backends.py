@@ -131,10 +131,7 @@ def test_exports_do_not_wait_for_the_creation_of_a_disk(path: Path) -> None:
     node = Node(path).start()
     volume = node.shared_volume()
     attach(node, volume, "a")
-    with (
-        node.driver().failures.fail("create.half", Killed()),
-        pytest.raises(Killed),
-    ):
+    with node.driver().failures.fail("create.half", Killed()), pytest.raises(Killed):
         node.services.volumes.create(CTX, NewVolume(1))
     node.close()
     node.target().storage.exports.clear()
@@ -151,9 +148,7 @@ def test_exports_do_not_wait_for_the_creation_of_a_disk(path: Path) -> None:
     node.close()
 
 
-def test_reconcile_deletes_a_failed_volume_whose_cleanup_failed(
-    node: Node,
-) -> None:
+def test_reconcile_deletes_a_failed_volume_whose_cleanup_failed(node: Node) -> None:
     failed = CommandFailed(("lvcreate",), 5, "because of the test")
     with (
         node.driver().failures.fail("create.half", RuntimeError("unforeseen")),

@@ -77,11 +77,7 @@ def test_the_bounds_are_those_of_the_code() -> None:
         MAX_HUNG_EACH,
     ):
         assert re.search(rf"\b{int(number):,}\b", PAGE), number
-    for size in (
-        frames.MAX_REQUEST,
-        processes.MAX_OUTPUT,
-        connections.MAX_UNREAD,
-    ):
+    for size in (frames.MAX_REQUEST, processes.MAX_OUTPUT, connections.MAX_UNREAD):
         assert f"{size // 1024**2} MiB" in PAGE
     unit = (ROOT / "systemd" / "lunshare-helper.service").read_text()
     assert "MemoryMax=2G" in unit

@@ -138,10 +138,7 @@ def test_cinders_driver_on_the_same_targets_is_refused(
     [
         ("volume_group = ssd", f"{_PEER}volume_group = ssd"),  # another prefix
         (f"volume_group = hdd\n{_PREFIX}", f"{_PEER}volume_group = ssd"),
-        (
-            f"volume_group = ssd\n{_PREFIX}",
-            "volume_driver = other\nvolume_group = ssd",
-        ),
+        (f"volume_group = ssd\n{_PREFIX}", "volume_driver = other\nvolume_group = ssd"),
     ],
 )
 def test_cinders_driver_on_other_targets_is_not_refused(

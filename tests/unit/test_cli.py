@@ -232,11 +232,7 @@ sys.exit(main(sys.argv[1:]))
 """
     words = ["-c", program, command, "first", "--endpoint", endpoint]
     result = subprocess.run(
-        [sys.executable, *words],
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
+        [sys.executable, *words], check=False, capture_output=True, text=True, cwd=ROOT
     )
     sentence = "lunshare: a login to a target needs root: use sudo\n"
     assert (result.returncode, result.stderr) == (6, sentence)

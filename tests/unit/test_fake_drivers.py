@@ -93,11 +93,7 @@ def test_failure_point_fails_until_its_block_ends(volumes):
 
 @pytest.mark.parametrize(
     ("point", "live"),
-    [
-        ("apply.exported", []),
-        ("apply.created", [Mode.RO]),
-        ("apply.opened", [Mode.RW]),
-    ],
+    [("apply.exported", []), ("apply.created", [Mode.RO]), ("apply.opened", [Mode.RW])],
 )
 def test_killed_apply_stops_at_the_failure_point(volumes, target, point, live):
     disk = volumes.create(new_volume(MIB))

@@ -211,8 +211,7 @@ def test_query_about_a_disk_waits_for_its_change(gated: GatedPrograms) -> None:
 
 
 @pytest.mark.parametrize(
-    "argv",
-    [("lvextend", "-L", "8b", DISK), ("lvremove", f"{DISK}.new")],
+    "argv", [("lvextend", "-L", "8b", DISK), ("lvremove", f"{DISK}.new")]
 )
 def test_command_that_outlives_the_helper_does_not_run_twice(
     killable: Killable, argv: tuple[str, ...]

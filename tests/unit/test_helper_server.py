@@ -296,13 +296,7 @@ def test_sigusr2_writes_the_stacks_and_ends_nothing(tmp_path: Path) -> None:
 
 
 def test_unknown_user_is_an_error_at_the_start(path: Path, filters: Path) -> None:
-    line = [
-        sys.executable,
-        "-m",
-        "lunshare.helper.main",
-        "--user",
-        "no-such-user",
-    ]
+    line = [sys.executable, "-m", "lunshare.helper.main", "--user", "no-such-user"]
     line += ["--socket", str(path), "--filters", str(filters)]
     done = subprocess.run(line, check=False, capture_output=True, text=True)
     assert done.returncode == 1

@@ -69,9 +69,7 @@ def test_each_line_of_a_traceback_is_marked(
     assert all(" ERROR test.lines" in line for line in lines)
 
 
-def test_a_text_of_other_scripts_stays(
-    log: tuple[logging.Logger, io.StringIO],
-) -> None:
+def test_a_text_of_other_scripts_stays(log: tuple[logging.Logger, io.StringIO]) -> None:
     logger, written = log
     logger.info("%s", "größe 容量")
     assert written.getvalue().endswith("größe 容量\n")

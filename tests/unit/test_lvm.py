@@ -257,8 +257,7 @@ def test_create_in_a_group_without_extents_is_no_space():
 
 
 @pytest.mark.parametrize(
-    ("data", "metadata", "word"),
-    [(95.0, 1.0, "data"), (1.0, 90.0, "metadata")],
+    ("data", "metadata", "word"), [(95.0, 1.0, "data"), (1.0, 90.0, "metadata")]
 )
 def test_nearly_full_pool_refuses_a_volume(data, metadata, word):
     root = Scripted(pool_status(data, metadata), lvs=rows())

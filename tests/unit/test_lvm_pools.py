@@ -123,8 +123,7 @@ def test_error_of_a_failed_copy_is_raised():
 def test_revert_keeps_its_copy_if_a_retry_removed_the_volume():
     """A duplicate request removed the volume: only its .revert is left."""
     text = rows(
-        row(VOLUME.name, **THIN),
-        row(SNAPSHOT.name, origin=VOLUME.name, **THIN),
+        row(VOLUME.name, **THIN), row(SNAPSHOT.name, origin=VOLUME.name, **THIN)
     )
     not_found = failed(f'  Failed to find logical volume "{GROUP}/{VOLUME.name}"')
     root = Answering(THIN_POOL, lvs=text, lvcreate="", lvremove=not_found, lvrename="")

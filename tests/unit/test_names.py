@@ -25,10 +25,7 @@ MAX_EMPTY = 100
 MAX_OF = 0
 
 #: Class names of two classes, a row and what a driver gets of it: none may be added.
-REPEATED = {
-    "Snapshot",
-    "Volume",
-}
+REPEATED = {"Snapshot", "Volume"}
 
 
 def assigned(tree: ast.AST) -> Iterator[str]:

@@ -97,9 +97,7 @@ def test_work_with_progress_may_exceed_its_timeout(tmp_path: Path) -> None:
         client.close()
 
 
-def test_work_without_progress_fails_and_reports_its_bytes(
-    tmp_path: Path,
-) -> None:
+def test_work_without_progress_fails_and_reports_its_bytes(tmp_path: Path) -> None:
     hung = threading.Event()
 
     def work(note_progress: NoteProgress) -> None:

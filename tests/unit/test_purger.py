@@ -142,9 +142,7 @@ def test_ten_thousand_rows_are_purged_without_delaying_a_writer(node: Node) -> N
     assert waits[len(waits) * 99 // 100] < 0.25
 
 
-def test_the_latest_snapshot_does_not_depend_on_the_clock(
-    node: Node,
-) -> None:
+def test_the_latest_snapshot_does_not_depend_on_the_clock(node: Node) -> None:
     volume = node.plain_volume()
     first = node.services.snapshots.create(CTX, NewSnapshot(volume.id))
     second = node.services.snapshots.create(CTX, NewSnapshot(volume.id))

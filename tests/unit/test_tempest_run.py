@@ -59,9 +59,7 @@ def test_all_passed(capsys: pytest.CaptureFixture[str]):
     assert "excluded   1: no such service" in printed
 
 
-def test_leftovers_on_the_storage_fail_the_run(
-    capsys: pytest.CaptureFixture[str],
-):
+def test_leftovers_on_the_storage_fail_the_run(capsys: pytest.CaptureFixture[str]):
     assert suite.report([A], [result(A)], [], ["volume-1"]) == 1
     assert "left behind: volume-1" in capsys.readouterr().out
 

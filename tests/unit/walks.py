@@ -195,10 +195,7 @@ def walk_all() -> list[Walk]:
     threading.settrace(tracer)
     sys.settrace(tracer)
     try:
-        with (
-            tempfile.TemporaryDirectory() as path,
-            walked_node(Path(path)) as node,
-        ):
+        with tempfile.TemporaryDirectory() as path, walked_node(Path(path)) as node:
             api = Api(node.assembly.app)
             api.volume()  # the first one starts the threads of jobs
             with tracer.follow(create):

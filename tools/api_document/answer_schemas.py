@@ -132,12 +132,7 @@ SNAPSHOT_SHOWN = shown(
 )
 
 ATTACHMENT_BRIEF = shown(
-    {
-        "id": ID,
-        "status": words(AttachStatus),
-        "instance": null(ID),
-        "volume_id": ID,
-    }
+    {"id": ID, "status": words(AttachStatus), "instance": null(ID), "volume_id": ID}
 )
 _ATTACHMENT = {
     **ATTACHMENT_BRIEF["properties"],

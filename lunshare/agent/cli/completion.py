@@ -35,10 +35,7 @@ def answer(parser: argparse.ArgumentParser) -> None:
 
 
 def _names(
-    prefix: str,
-    action: argparse.Action,
-    parsed_args: argparse.Namespace,
-    **_: object,
+    prefix: str, action: argparse.Action, parsed_args: argparse.Namespace, **_: object
 ) -> list[str]:
     """Return the names for one argument, none if the node does not answer in time."""
     lister = _LISTERS.get(str(action.metavar or action.dest.upper()))

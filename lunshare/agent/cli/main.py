@@ -190,9 +190,7 @@ def _verify(verb: argparse.ArgumentParser) -> None:
         help="put right what differs, and first close what lets a host do too much",
     )
     either.add_argument(
-        "--report",
-        action="store_true",
-        help="only report what differs (the default)",
+        "--report", action="store_true", help="only report what differs (the default)"
     )
 
 

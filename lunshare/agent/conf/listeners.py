@@ -17,7 +17,7 @@ CLI_OPTIONS = [
         " https://HOST:PORT; an IPv6 HOST is in [ ]. root and the members of group"
         " lunshare may use the socket, as administrators. Every other address needs"
         " auth_strategy http_basic or keystone, and https unless it is loopback.",
-    ),
+    )
 ]
 
 OPTIONS = [

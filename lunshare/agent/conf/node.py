@@ -14,7 +14,7 @@ CLI_OPTIONS = [
         default="/var/lib/lunshare",
         help="Directory of the database. The user of the daemon must own it. A second"
         " daemon on the same state path is refused.",
-    ),
+    )
 ]
 
 #: Of the command line alone: no file may set it.
@@ -24,7 +24,7 @@ COMMANDS = [
         default=False,
         help="Print every option with its value and where the value is from, then"
         " end. Secrets are hidden.",
-    ),
+    )
 ]
 
 OPTIONS = [

@@ -32,7 +32,7 @@ _HELPER = [
         "socket",
         default="/run/lunshare/helper.sock",
         help="Unix socket of the root helper, created by lunshare-helper.socket.",
-    ),
+    )
 ]
 
 #: Placement.

@@ -165,11 +165,7 @@ DELETABLE_SNAPSHOT = frozenset(
 
 #: An administrator can reset these to available, if the disk exists.
 RESETTABLE = frozenset(
-    {
-        VolumeStatus.ERROR,
-        VolumeStatus.ERROR_EXTENDING,
-        VolumeStatus.ERROR_UNMANAGING,
-    }
+    {VolumeStatus.ERROR, VolumeStatus.ERROR_EXTENDING, VolumeStatus.ERROR_UNMANAGING}
 )
 
 #: An administrator can set these (os-reset_status). That starts no operation.

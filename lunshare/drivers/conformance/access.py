@@ -37,10 +37,7 @@ class AccessContract(TargetFixtures):
 
     @pytest.fixture
     def create_shared(
-        self,
-        volumes: VolumeDriver,
-        target: TargetDriver,
-        host: HostFactory,
+        self, volumes: VolumeDriver, target: TargetDriver, host: HostFactory
     ) -> Iterator[CreateShared]:
         """A function that creates a volume to share; it is deleted after the test."""
         made: list[SharedVolume] = []

@@ -204,10 +204,7 @@ class CopyContract(ManageSnapshotContract):
 
     @requires("supports_snapshots")
     def test_disks_does_not_list_snapshots(
-        self,
-        driver: VolumeDriver,
-        create_volume: Create,
-        new_snapshot: Snap,
+        self, driver: VolumeDriver, create_volume: Create, new_snapshot: Snap
     ) -> None:
         origin = create_volume()
         new_snapshot(origin), new_snapshot(origin)

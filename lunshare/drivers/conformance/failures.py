@@ -266,11 +266,7 @@ class FailureContract(StorageErrorContract):
                 volumes.append(new_volume(self.size))
 
     def test_a_fill_can_be_retried_while_the_first_call_runs(
-        self,
-        driver: VolumeDriver,
-        build: Build,
-        steps: Steps,
-        create_volume: Create,
+        self, driver: VolumeDriver, build: Build, steps: Steps, create_volume: Create
     ) -> None:
         source, targets = create_volume(), [create_volume()]
         disk = driver.disk(source.id)
@@ -312,11 +308,7 @@ class FailureContract(StorageErrorContract):
     # a power cut
 
     def test_created_and_filled_disks_survive_a_power_cut(
-        self,
-        driver: VolumeDriver,
-        build: Build,
-        create_volume: Create,
-        volume: Volume,
+        self, driver: VolumeDriver, build: Build, create_volume: Create, volume: Volume
     ) -> None:
         source, target = create_volume(), create_volume()
         data, disk = self.pattern(source), driver.disk(source.id)

@@ -48,10 +48,7 @@ class RevertContract(PointInTimeContract):
     @requires("supports_snapshots")
     def test_revert_refuses_an_open_disk(self, case: CopyCase) -> None:
         snapshot, other = case.snapshot(), case.overwrite(case.origin)
-        with (
-            self.held_open(case.driver, case.disk),
-            pytest.raises(DiskBusy),
-        ):
+        with self.held_open(case.driver, case.disk), pytest.raises(DiskBusy):
             case.driver.revert(snapshot)
         assert not case.difference(case.origin, other)
 

@@ -28,11 +28,7 @@ class SharedVolume:
     """One volume and its target. A host is named by one letter."""
 
     def __init__(
-        self,
-        volume: Volume,
-        disk: Disk,
-        target: TargetDriver,
-        host: HostFactory,
+        self, volume: Volume, disk: Disk, target: TargetDriver, host: HostFactory
     ) -> None:
         self.volume, self.disk, self.target, self._host = volume, disk, target, host
         self._sessions: list[Session] = []

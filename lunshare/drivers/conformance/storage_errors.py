@@ -278,10 +278,7 @@ class StorageErrorContract(KilledVolumeContract):
                 self.overwrite(again, volume)
 
     def test_a_fill_that_meets_an_io_error_can_be_retried(
-        self,
-        driver: VolumeDriver,
-        after_errors: AfterErrors,
-        create_volume: Create,
+        self, driver: VolumeDriver, after_errors: AfterErrors, create_volume: Create
     ) -> None:
         source, targets = create_volume(), [create_volume()]
         disk, data = driver.disk(source.id), self.pattern(source)

@@ -45,9 +45,7 @@ from lunshare.drivers.values import (
 
 _OPTIONS = [
     cfg.IntOpt(
-        "fake_capacity_gb",
-        default=1000,
-        help="Size of the pool in memory, in GiB.",
+        "fake_capacity_gb", default=1000, help="Size of the pool in memory, in GiB."
     ),
     cfg.BoolOpt(
         "fake_thin",

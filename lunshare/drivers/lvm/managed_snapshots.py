@@ -41,10 +41,7 @@ class ForeignSnapshots:
         present = self._present()
         return tuple(
             ManageableSnapshot(
-                details.name,
-                self._size(details, present),
-                volume_id,
-                _problem(details),
+                details.name, self._size(details, present), volume_id, _problem(details)
             )
             for details in present.values()
             if (volume_id := self._volume_of(details, present))

@@ -79,10 +79,7 @@ _CLOSED = {
     "attrib/emulate_tpu": "0",
 }
 # A version without the readers' backstore disabled emulate_3pc and emulate_tpws.
-_OPEN = {
-    "attrib/emulate_3pc": "1",
-    "attrib/emulate_caw": "1",
-}
+_OPEN = {"attrib/emulate_3pc": "1", "attrib/emulate_caw": "1"}
 # With the kernel's default access type, 3, one host's SET TARGET PORT GROUPS stops all
 # hosts of the backstore (02h/04h/0Bh or 0Ch), also after it is gone (6.1 and 6.12). 1
 # refuses the command (05h/20h/00h) and lets only configfs change the state, where 0 is

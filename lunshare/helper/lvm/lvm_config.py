@@ -50,11 +50,7 @@ _DEVICES = ("devices/scan_lvs=0",)
 #: every file in /etc/lvm/archive, for 30 days (lvm2 2.03.16): with 1,700 of them
 #: lvremove took 1.1 s instead of 0.6 in the lab. /etc/lvm/backup, which LVM writes
 #: after a change, is enough to restore a lost group.
-_METADATA = (
-    "metadata/record_lvs_history=0",
-    "backup/archive=0",
-    "backup/backup=1",
-)
+_METADATA = ("metadata/record_lvs_history=0", "backup/archive=0", "backup/backup=1")
 
 _ALWAYS = (*_REPORT, *_WORK, *_DEVICES, *_METADATA)
 

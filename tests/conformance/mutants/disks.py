@@ -147,9 +147,7 @@ class CapacityCountsDeletedDisks(FakeVolumes):
 
 @caught_by("capacity_reports_a_full_pool")
 class CapacityIsNeverClosed(FakeVolumes):
-    bound = {
-        "options": {"fake_thin": True, "fake_capacity_gb": 1},
-    }
+    bound = {"options": {"fake_thin": True, "fake_capacity_gb": 1}}
 
     def capacity(self):
         seen = super().capacity()

@@ -72,9 +72,7 @@ class UnmanageOfAnUnknownVolumeFails(FakeVolumes):
 class Wiping(FakeVolumes):
     """A correct driver that wipes; its subclasses are broken."""
 
-    bound = {
-        "options": {"fake_thin": False, "fake_capacity_gb": 1, "fake_wipe": True},
-    }
+    bound = {"options": {"fake_thin": False, "fake_capacity_gb": 1, "fake_wipe": True}}
 
 
 @caught_by("a_deleted_disk_is_wiped_in_steps")

@@ -71,7 +71,4 @@ GIB = {
     "maximum": INT_MAX,
     "description": "a whole number of GiB, 1 or more",
 }
-HOST = {
-    **text(1, null=False),
-    "description": "host@backend, or host@backend#pool",
-}
+HOST = {**text(1, null=False), "description": "host@backend, or host@backend#pool"}

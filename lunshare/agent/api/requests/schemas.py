@@ -24,13 +24,7 @@ from lunshare.agent.model.lease_records import NEXT, TTL_LEAST, TTL_MOST
 
 _SOURCES = ("snapshot_id", "source_volid")
 # The handler refuses any value of these. Clients send all of them as null.
-_UNSUPPORTED = (
-    "backup_id",
-    "imageRef",
-    "image_id",
-    "consistencygroup_id",
-    "group_id",
-)
+_UNSUPPORTED = ("backup_id", "imageRef", "image_id", "consistencygroup_id", "group_id")
 
 _NAMING = {
     "name": _text(),
@@ -175,10 +169,7 @@ _CONNECTOR_KEYS = {
     },
     "host": {**_text(1, null=False), "description": "the host's name"},
 }
-_CONNECTOR = {
-    **_object(_CONNECTOR_KEYS, ("host",), strict=False),
-    "minProperties": 1,
-}
+_CONNECTOR = {**_object(_CONNECTOR_KEYS, ("host",), strict=False), "minProperties": 1}
 # An empty connector reserves the volume, like a missing one: cinderclient sends {}.
 _CONNECTOR_OR_NONE = {
     "description": "a connector, or leave it out to reserve the volume",
@@ -345,10 +336,7 @@ VERIFY = Form(
         microversions.MIN: _object(
             {
                 "verify": _object(
-                    {
-                        "volume_id": _UUID,
-                        "repair": {**_BOOLEAN, "type": "boolean"},
-                    }
+                    {"volume_id": _UUID, "repair": {**_BOOLEAN, "type": "boolean"}}
                 )
             },
             ("verify",),

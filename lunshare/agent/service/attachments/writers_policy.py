@@ -20,12 +20,7 @@ Present = Callable[[], Sequence[Attachment]]
 
 
 def lower(
-    policy: WritersPolicy,
-    row: Attachment,
-    mode: Mode,
-    present: Present,
-    *,
-    asked: bool,
+    policy: WritersPolicy, row: Attachment, mode: Mode, present: Present, *, asked: bool
 ) -> Mode:
     """Return what a policy leaves of a mode for the host of ``row``.
 

@@ -200,9 +200,7 @@ _BACKEND_GAUGES = (
         lambda b: b.operations.oldest_seconds,
     ),
     BackendGauge(
-        "lunshare_pool_capacity_bytes",
-        "Size of the pool.",
-        _capacity("total"),
+        "lunshare_pool_capacity_bytes", "Size of the pool.", _capacity("total")
     ),
     BackendGauge(
         "lunshare_pool_free_bytes",

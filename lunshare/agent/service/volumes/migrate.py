@@ -292,12 +292,7 @@ class VolumeMigrator:
         """Check the quotas of the new type. The volume counts for it already."""
         if kind is not None:
             self._quotas.check(
-                connection,
-                volume.project_id,
-                kind.id,
-                VOLUMES,
-                GIGABYTES,
-                totals=False,
+                connection, volume.project_id, kind.id, VOLUMES, GIGABYTES, totals=False
             )
 
     def _check_target(self, volume: Volume, name: str) -> None:
