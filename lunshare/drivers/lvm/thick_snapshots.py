@@ -49,11 +49,7 @@ class ThickSnapshots:
 
     def create_snapshot(self, snapshot: Snapshot) -> None:
         """Create it, with its reserve."""
-        try:
-            self._create(snapshot)
-        except CommandFailed as error:
-            if not command_errors.exists(error):
-                raise
+        self._created(snapshot)
 
     def create_from(self, volume: Volume, snapshot: Snapshot) -> None:
         """Create it by a copy of the snapshot, and wipe what is behind the copy."""
@@ -136,6 +132,7 @@ class ThickSnapshots:
                 restarted = True
 
     def _created(self, snapshot: Snapshot) -> bool:
+        """Create it; return whether it did not exist."""
         try:
             self._create(snapshot)
         except CommandFailed as error:
