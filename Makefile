@@ -110,8 +110,8 @@ fuzz-kernels: ## hours: a million of them on each kernel
 	$(MAKE) fuzz-hosts COMMANDS=1000000 KERNEL=6.12
 
 HANDOVERS ?= 1000
-handovers: $(VENV)/.ready ## handovers under I/O of three hosts in a quick guest, and how long nobody could write; HANDOVERS=1000
-	tests/lab/run --kernel uml -- python -m pytest -q -s -p no:cacheprovider tests/system/test_handover.py --handovers $(HANDOVERS)
+handovers: $(VENV)/.ready ## handovers under I/O of three hosts in a quick guest, how long nobody could write, and kills at each step; HANDOVERS=1000
+	tests/lab/run --kernel uml -- python -m pytest -q -s -p no:cacheprovider tests/system/test_handover.py tests/system/test_killed_writers.py --handovers $(HANDOVERS)
 
 fleet-quick: $(VENV)/.ready ## three minutes: a stock Cinder 29.0.0 whose cinder-volume runs the drivers; fake storage
 	tests/fleet/run

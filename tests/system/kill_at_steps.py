@@ -77,26 +77,37 @@ class Bystander:
 class Node:
     """A state path that all starts share, and the checks between two starts."""
 
+    main = staticmethod(killable_node.main)
+
     def __init__(self, directory: Path, others: Path) -> None:
         """``others``: the database of another node that runs at the same time."""
         self.daemon = Daemon(directory, node={"create_wait": 60})
-        self._databases = (self.daemon.state / "lunshare.sqlite", others)
+        self.database = self.daemon.state / "lunshare.sqlite"
+        self._databases = (self.database, others)
         self._foreign = kernel.exported_volumes()
         self._bystanders: list[Bystander] = []
         self._checks = 0
         self._start()
 
+    def _prepare(self) -> None:
+        """The rows are as before each operation; hosts may use them."""
+        self._start_bystanders()
+
+    def _look_at_killed(self) -> None:
+        """Nothing has started after the kill yet."""
+
     def is_killed_in(self, operation: str, step: int) -> bool:
         """Do an operation; returns whether it reached this step and was killed."""
         killable_node.send(self._end, {"operation": operation, "step": step})
         assert self._answer(f"the scene of {operation}") == []
-        self._start_bystanders()
+        self._prepare()
         killable_node.send(self._end, "begin")
         if self._answer(f"{operation} at step {step}") == []:
             self._assert_consistent()
             return False
         assert self._process.ended() == -signal.SIGKILL, self._process.output()
         self._end.close()
+        self._look_at_killed()
         self._start()
         return True
 
@@ -104,7 +115,7 @@ class Node:
         """Start the node; after its reconcile everything must be consistent."""
         self._end, its = socket.socketpair()
         self._end.settimeout(_ANSWER_SECONDS)
-        main = functools.partial(killable_node.live, parent=its)
+        main = functools.partial(self.main, parent=its)
         self._process = Forked(main, self.daemon.argv, self.daemon.directory / "log")
         its.close()
         failed = self._answer("a start")
@@ -130,7 +141,7 @@ class Node:
     def _start_bystanders(self) -> None:
         """From the first start on, two hosts use the shared volume."""
         if not self._bystanders:
-            rows = _rows(self._databases[0], "volume_attachment")
+            rows = rows_of(self._databases[0], "volume_attachment")
             self._bystanders = [
                 Bystander(row["volume_id"], row)
                 for row in sorted(rows, key=lambda row: str(row["attach_mode"]))[::-1]
@@ -144,9 +155,11 @@ class Node:
         mine, _ = self._databases
         # A start continues creations and deletions, and with slow storage it is
         # ready before they end.
-        until(lambda: not _IN_PROGRESS & {r["status"] for r in _rows(mine, "volumes")})
-        volumes = {row["id"]: row["status"] for row in _rows(mine, "volumes")}
-        rows = _rows(mine, "volume_attachment")
+        until(
+            lambda: not _IN_PROGRESS & {r["status"] for r in rows_of(mine, "volumes")}
+        )
+        volumes = {row["id"]: row["status"] for row in rows_of(mine, "volumes")}
+        rows = rows_of(mine, "volume_attachment")
         assert set(volumes.values()) <= {"available"}
         assert {row["attach_status"] for row in rows} <= {*_WANTED, "reserved"}
         assert self._on_disk() == set(volumes)
@@ -154,7 +167,9 @@ class Node:
         for row in rows:
             if row["initiator"] and row["attach_status"] in _WANTED:
                 modes = wanted.setdefault(row["volume_id"], {})
-                modes[row["initiator"]] = row["attach_mode"]
+                if row["fence"] != "all":
+                    mode = "ro" if row["fence"] else row["attach_mode"]
+                    modes[row["initiator"]] = mode
         assert self._mine(kernel.exported_volumes) == set(wanted)
         for volume in volumes:
             assert Live(volume).modes() == wanted.get(volume, {})
@@ -173,13 +188,13 @@ class Node:
     def _mine(self, found: Callable[[], set[str]]) -> set[str]:
         """The volumes found, without those of the other node."""
         _, others = self._databases
-        before = _rows(others, "volumes")
+        before = rows_of(others, "volumes")
         there = found() - self._foreign
-        theirs = {row["id"] for row in [*before, *_rows(others, "volumes")]}
+        theirs = {row["id"] for row in [*before, *rows_of(others, "volumes")]}
         return there - theirs
 
 
-def _rows(path: Path, table: str) -> list[sqlite3.Row]:
+def rows_of(path: Path, table: str) -> list[sqlite3.Row]:
     """The rows of a table; empty before the database is created."""
     if not path.exists():
         return []

@@ -21,7 +21,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -184,8 +184,21 @@ OPERATIONS: dict[str, Callable[[Scene], object]] = {
 }
 
 
-def live(argv: list[str], parent: socket.socket) -> int:
+_Scene = TypeVar("_Scene", bound=Scene)
+
+
+def main(argv: list[str], parent: socket.socket) -> int:
     """Do the operations that the parent sends, until a step kills the process."""
+    return live(argv, parent, Scene, OPERATIONS)
+
+
+def live(
+    argv: list[str],
+    parent: socket.socket,
+    kind: Callable[[Assembly], _Scene],
+    operations: Mapping[str, Callable[[_Scene], object]],
+) -> int:
+    """Do the same with the operations of a scene."""
     parent.settimeout(_PARENT_SECONDS)
     conf = configure(argv)
     with sole_owner(conf.state_path):
@@ -193,13 +206,13 @@ def live(argv: list[str], parent: socket.socket) -> int:
         assembly = assemble(conf, root=helper)
         helper.watch(assembly.database.engine)
         send(parent, assembly.reconcile.run().failed)
-        scene = Scene(assembly)
+        scene = kind(assembly)
         while order := receive(parent):
             scene.restore()
             send(parent, [])
             receive(parent)
             helper.arm(order["step"])
-            OPERATIONS[order["operation"]](scene)
+            operations[order["operation"]](scene)
             helper.arm(0)
             send(parent, [])
     return 0
