@@ -46,6 +46,7 @@ from lunshare.agent.service.orphans.orphans import Orphans
 from lunshare.agent.service.quotas import Quotas
 from lunshare.agent.service.reconcile import Reconciler
 from lunshare.agent.service.recovery import Recovery
+from lunshare.agent.service.reservation_keys import ReservationKeys
 from lunshare.agent.service.scheduling import weighers
 from lunshare.agent.service.scheduling.pools import Pools
 from lunshare.agent.service.scheduling.scheduler import Scheduler
@@ -153,17 +154,20 @@ class Parts(Services):
         self.access = Access(self.database, self.backends)
         self.unanswered = UnansweredRequests(self.database)
         shared = self.database, self.access, self.locks
+        keys = ReservationKeys(self.database, self.backends)
         self.attachments = Attachments(
             *shared,
             self.unanswered,
             sharing=self.sharing,
             gate=self.gate,
+            keys=keys,
             widen=self._conf.mixed_modes_per_host == "widen",
         )
-        self.batches = Batches(*shared, single=self.attachments, gate=self.gate)
-        self.legacy = LegacyActions(*shared, rows=self.attachments, gate=self.gate)
+        single, gate = self.attachments, self.gate
+        self.batches = Batches(*shared, single=single, gate=gate, keys=keys)
+        self.legacy = LegacyActions(*shared, rows=single, gate=gate, keys=keys)
         self.mode_changes = ModeChanges(*shared, jobs=self.jobs)
-        self.handovers = Handovers(*shared, changes=self.mode_changes, gate=self.gate)
+        self.handovers = Handovers(*shared, changes=self.mode_changes, gate=gate)
         self.leases = Leases(
             *shared,
             changes=self.mode_changes,

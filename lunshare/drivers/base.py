@@ -61,6 +61,7 @@ from lunshare.drivers.values import (
     ManageableSnapshot,
     PortalGuard,
     PortalHost,
+    Registration,
     Snapshot,
     Volume,
     Wipe,
@@ -391,13 +392,22 @@ class TargetDriver(Driver):
     def observe(self) -> tuple[LiveExport, ...]:
         """Return every live export that lunshare created, read from the target.
 
-        Foreign exports are not listed. Empty if ``abilities.observes`` is no.
+        Foreign exports are not listed. Empty if ``abilities.observes`` is no. One that
+        hangs is ``unread``.
         """
 
     def observe_volume(self, volume_id: str) -> LiveExport | None:
         """Return the live export of one volume, or None; as ``observe``."""
         exports = (export for export in self.observe() if export.volume_id == volume_id)
         return next(exports, None)
+
+    def registrations(self, volume_id: str) -> tuple[Registration, ...]:
+        """Return the reservation keys that hosts of a volume have now; as ``observe``.
+
+        Of very many, it may return only some.
+        """
+        live = self.observe_volume(volume_id)
+        return live.registrations if live else ()
 
     def compare(self, export: Export) -> tuple[Drift, ...]:
         """Return each way in which the live export differs from ``export``.

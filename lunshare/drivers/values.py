@@ -240,17 +240,32 @@ class PortalGuard:
 
 
 @dataclass(frozen=True, slots=True)
+class Registration:
+    """A host's key of a persistent reservation of a volume; one for each of its ports.
+
+    ``holds``: SPC's name of the reservation, if the host holds it, or "".
+    """
+
+    initiator: str
+    key: str
+    holds: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class LiveExport:
     """One export that lunshare created, as the target has it now.
 
     ``remains`` are initiators without access that have left what the kernel does not
-    let go, each with a sentence; "" where it is not known to be so.
+    let go, each with a sentence; "" where it is not known to be so. ``unread``: why it
+    could not be read, and nothing else of it is known; or "".
     """
 
     volume_id: str
     connectors: tuple[LiveConnector, ...]
     enabled: bool = True
     remains: tuple[tuple[str, str], ...] = ()
+    registrations: tuple[Registration, ...] = ()
+    unread: str = ""
 
     @property
     def ended(self) -> bool:

@@ -31,6 +31,7 @@ from lunshare.helper.disk_locks import DiskLocks
 from lunshare.helper.firewall.firewall_verbs import FirewallVerbs
 from lunshare.helper.lio import backstores, exports_command, target_requests
 from lunshare.helper.lio.portals import is_portal
+from lunshare.helper.lio.target_reads import TargetReads
 from lunshare.helper.lio.target_verbs import TargetVerbs
 from lunshare.helper.lvm.headers import HeaderVerbs
 from lunshare.helper.lvm.pool_status import PoolVerbs
@@ -117,6 +118,7 @@ def _runner(commands: Commands) -> Callable[..., str]:
 def _target_verbs(served: Served, mounts: Mounts) -> dict[str, Verb]:
     takes_over = served.serves_group if served.takeover else None
     lio = TargetVerbs(served.prefix, takes_over)
+    reads = TargetReads(served.prefix, takes_over)
 
     def check(arguments: Arguments, _: float) -> list[str]:
         return lio.check(target_requests.prefix(arguments))
@@ -131,17 +133,20 @@ def _target_verbs(served: Served, mounts: Mounts) -> dict[str, Verb]:
         request = target_requests.apply(arguments)
         if request.export.disk is not None:
             need_served_disk(request.export.disk, served, mounts)
-        return lio.compare(request, seconds)
+        return reads.compare(request, seconds)
 
     def remove(arguments: Arguments, seconds: float, is_gone: IsGone) -> list[str]:
         return lio.remove(target_requests.volume_id(arguments), seconds, is_gone)
 
     def observe(arguments: Arguments, seconds: float) -> list[dict[str, Any]]:
         requests.nothing(arguments)
-        return lio.observe(seconds)
+        return reads.observe(seconds)
 
     def live(arguments: Arguments, seconds: float) -> dict[str, Any] | None:
-        return lio.live(target_requests.volume_id(arguments), seconds)
+        return reads.live(target_requests.volume_id(arguments), seconds)
+
+    def registrations(arguments: Arguments, seconds: float) -> list[dict[str, str]]:
+        return reads.registrations(target_requests.volume_id(arguments), seconds)
 
     return {
         "lio.check": check,
@@ -150,6 +155,7 @@ def _target_verbs(served: Served, mounts: Mounts) -> dict[str, Verb]:
         "lio.compare": compare,
         "lio.observe": observe,
         "lio.live": live,
+        "lio.registrations": registrations,
     }
 
 

@@ -54,6 +54,8 @@ def test_a_line_shows_host_mode_status_session_and_kernel_access(
         "sessions": 1,
         "addresses": [],
         "refused_mib": None,
+        "reservation_keys": [],
+        "reservation": None,
         "fence": None,
         "verified_at": None,
         "problem": None,

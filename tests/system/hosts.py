@@ -30,6 +30,7 @@ class Host:
     def __init__(self, name: str) -> None:
         self.name = name
         self.initiator = f"iqn.1994-05.com.example:{name}"
+        self.isid: int | None = None  # of each session; None is another one each time
         self._sessions: list[Session] = []
 
     @property
@@ -42,9 +43,9 @@ class Host:
 
         :raises LoginRefused: the target refuses the login.
         """
-        session = Session(
-            self.initiator, info["target_iqn"], info["target_portal"], auth or own(info)
-        )
+        iqn, portal = info["target_iqn"], info["target_portal"]
+        auth = auth or own(info)
+        session = Session(self.initiator, iqn, portal, auth, self.isid)
         self._sessions.append(session)
         return session
 

@@ -17,6 +17,7 @@ from ctypes import (
     c_size_t,
     c_ubyte,
     c_uint16,
+    c_uint32,
     c_void_p,
 )
 from typing import Any
@@ -77,6 +78,7 @@ def _library() -> Any:
     library.iscsi_set_targetname.argtypes = [c_void_p, c_char_p]
     for name in ("session_type", "noautoreconnect", "timeout"):
         getattr(library, f"iscsi_set_{name}").argtypes = [c_void_p, c_int]
+    library.iscsi_set_isid_random.argtypes = [c_void_p, c_uint32, c_uint32]
     library.iscsi_set_initiator_username_pwd.argtypes = [c_void_p, c_char_p, c_char_p]
     library.iscsi_full_connect_sync.argtypes = [c_void_p, c_char_p, c_int]
     library.scsi_create_task.argtypes = [c_int, c_char_p, c_int, c_int]
@@ -115,14 +117,22 @@ class Session:
     """One login of one host to LUN 0 of one target."""
 
     def __init__(
-        self, initiator: str, iqn: str, portal: str, auth: Auth | None = None
+        self,
+        initiator: str,
+        iqn: str,
+        portal: str,
+        auth: Auth | None = None,
+        isid: int | None = None,
     ) -> None:
+        """``isid``: the random part of the ISID; without one each has another."""
         self._lib = _library()
         self._context = self._lib.iscsi_create_context(initiator.encode())
         self._lib.iscsi_set_targetname(self._context, iqn.encode())
         self._lib.iscsi_set_session_type(self._context, NORMAL)
         self._lib.iscsi_set_noautoreconnect(self._context, 1)
         self._lib.iscsi_set_timeout(self._context, 60)
+        if isid is not None:
+            self._lib.iscsi_set_isid_random(self._context, isid, 0)
         if auth:
             pair = auth.username.encode(), auth.password.encode()
             self._lib.iscsi_set_initiator_username_pwd(self._context, *pair)

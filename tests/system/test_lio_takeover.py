@@ -15,6 +15,7 @@ import pytest
 
 from lunshare.drivers.errors import DeadlineExceeded, TargetFailed
 from lunshare.drivers.values import Export, Portal
+from lunshare.helper.lio.target_reads import TargetReads
 from lunshare.helper.lio.target_requests import Apply
 from lunshare.helper.lio.target_verbs import TargetVerbs
 from tests.stands.waiting import until
@@ -241,8 +242,9 @@ def test_target_of_another_group_is_left_alone(taken: Node) -> None:
         with pytest.raises(TargetFailed, match="another program has created"):
             change()
     a.write(0, ONE)
-    assert other.observe(5) == []
-    assert other.live(taken.id, 5) is None
+    reads = TargetReads(PREFIX, lambda name: name == "another-group")
+    assert reads.observe(5) == []
+    assert reads.live(taken.id, 5) is None
 
 
 @pytest.mark.parametrize("only", [None, "a"])

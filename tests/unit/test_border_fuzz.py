@@ -219,6 +219,7 @@ WANTS = {
     ),
     "lio.remove": ("volume_id",),
     "lio.live": ("volume_id",),
+    "lio.registrations": ("volume_id",),
     "share.create": ("point", "name", "size", "preallocate", "mode"),
     "share.extend": ("point", "name", "size", "preallocate"),
     "share.manage": ("point", "name", "reference", "size", "mode"),

@@ -98,7 +98,7 @@ def test_every_host_loses_write_access_before_one_of_them_is_waited_for(
         assert tags == ["(fencing)", "(fencing)"]
 
 
-@pytest.mark.parametrize("verb", ["lio.observe", "lio.live", "lio.compare"])
+@pytest.mark.parametrize("verb", ["lio.live", "lio.compare"])
 def test_read_of_a_target_that_hangs_ends_at_its_deadline(
     tmp_path: Path, target: Target, verb: str
 ) -> None:
@@ -127,4 +127,27 @@ def test_read_of_a_target_that_hangs_ends_at_its_deadline(
                 info.write_text(text)
                 fifo.write(text)
         assert counted == {"reads of targets": 1}
+        until(lambda: not THREADS._waiting)
+
+
+def test_a_target_that_hangs_hides_no_other_one(tmp_path: Path, target: Target) -> None:
+    """It was one read of all targets: nobody saw any of them until its deadline."""
+    other = Path(target.path.replace(ID, ID.replace("6", "7")))
+    (other / "tpgt_1/acls").mkdir(parents=True)
+    acl = Path(target.acl(OTHER))
+    (acl / "tag").write_text("a")
+    with helper(tmp_path) as root:
+        try:
+            for _ in range(2):  # the second read finds the first one
+                with root.send("lio.observe", timeout=0.3) as connection:
+                    connection.settimeout(10)
+                    answer = frames.receive(connection)
+                found = {export["volume_id"]: export for export in answer["value"]}
+                assert ID in found.pop(ID)["unread"]
+                assert [export["connectors"] for export in found.values()] == [[]]
+        finally:
+            with (acl / "info").open("w") as fifo:
+                (acl / "info").unlink()
+                (acl / "info").write_text("No active iSCSI Session")
+                fifo.write("No active iSCSI Session")
         until(lambda: not THREADS._waiting)

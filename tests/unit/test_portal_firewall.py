@@ -58,6 +58,7 @@ class NodeRoot(NoRoot):
             "connectors": [connector],
             "enabled": True,
             "remains": {},
+            "registrations": [],
         }
 
 

@@ -47,7 +47,8 @@ def restored(target: Target, tmp_path: Path) -> set[str]:
     store = tmp_path / "store/pr"
     store.mkdir(parents=True, exist_ok=True)
     (store / "res_aptpl_metadata").touch()
-    changes = reservations.restore(target, str(store.parent), None)
+    kept = reservations.entries_of(target)
+    changes = reservations.restore(target, str(store.parent), kept, None)
     return {host for host in (ONE, TWO) if any(host in each for each in changes)}
 
 

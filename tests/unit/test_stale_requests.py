@@ -23,7 +23,13 @@ import pytest
 from lunshare.drivers.conformance.fixtures import MIB
 from lunshare.drivers.protocol import frames, messages
 from lunshare.helper.commands import Commands
-from lunshare.helper.lio import backstores, reservations, target_tree, target_verbs
+from lunshare.helper.lio import (
+    backstores,
+    reservations,
+    target_reads,
+    target_tree,
+    target_verbs,
+)
 from lunshare.helper.lio.backstores import Role
 from lunshare.helper.lio.target_tree import Target
 from lunshare.helper.main import verbs
@@ -106,7 +112,7 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
     root = tmp_path / "configfs"
     for module in (target_tree, backstores):
         monkeypatch.setattr(module, "CORE", str(root / "core"))
-    for module in (target_tree, target_verbs):
+    for module in (target_tree, target_verbs, target_reads):
         monkeypatch.setattr(module, "ISCSI", str(root / "iscsi"))
     monkeypatch.setattr(reservations, "ROOT", str(root))
     made = Target(PREFIX, ID)

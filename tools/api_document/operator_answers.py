@@ -157,6 +157,8 @@ HOST_ACCESS = shown(
         "sessions": null(NUMBER),
         "addresses": many(TEXT),
         "refused_mib": null(NUMBER),
+        "reservation_keys": many(TEXT),
+        "reservation": null(TEXT),
         "fence": {
             "type": ["string", "null"],
             "enum": ["fenced", "fence pending", None],

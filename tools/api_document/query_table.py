@@ -101,6 +101,9 @@ PARAMETERS: Mapping[Handler, tuple[Parameter, ...]] = {
     snapshots.detail: _list("snapshot", _COUNT),
     attachments.index: _list("attachment"),
     attachments.detail: _list("attachment"),
+    attachments.delete: (
+        Parameter("force", "also of a host with a reservation key", FLAG),
+    ),
     transfers.index: _PAGE,
     transfers.detail: _PAGE,
     messages.index: (*_MESSAGE_PAGE, *_list("message")[len(_PAGE) :]),

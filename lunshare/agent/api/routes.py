@@ -157,7 +157,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v3/attachments/{id}", _ATTACH, attachments.show, "lunshare:attachment_get", (200,), (404,)),
     Route("PUT", "/v3/attachments/{id}", _ATTACH, attachments.update, "volume:attachment_update", (200, 202), (400, 404, 409, 413, 500)),
     Route("PUT", "/v3/attachments/{id}/lease", microversions.ATTACHMENT_MODE, attachments.renew, "volume:attachment_update", (200,), (400, 404, 409)),
-    Route("DELETE", "/v3/attachments/{id}", _ATTACH, attachments.delete, "volume:attachment_delete", (200,), (404, 409, 500)),
+    Route("DELETE", "/v3/attachments/{id}", _ATTACH, attachments.delete, "volume:attachment_delete", (200,), (400, 404, 409, 500)),
     Route("POST", "/v3/attachments/{id}/action", _COMPLETE, attachments.action, UNDECLARED, (204,), (400, 404, 409, 413), {"os-complete": "volume:attachment_complete"}),
     Route("POST", "/v3/types", _V0, types.create, "volume_extension:type_create", (200,), (400, 409, 413)),
     Route("GET", "/v3/types", _V0, types.index, "volume_extension:type_get_all", (200,), (400, 404)),

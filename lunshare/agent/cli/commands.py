@@ -144,7 +144,7 @@ def _hosts(node: NodeClient, volume: str | None) -> Result:
     hosts = node.get(f"/lunshare/hosts?{urlencode(condition)}")["hosts"]
     rows = [_host(host) for host in hosts]
     head = ("VOLUME", "HOST", "INITIATOR", "MODE", "STATUS", "SESSIONS", "ADDRESS")
-    more = ("KERNEL", "LEASE", "REFUSED", "FENCE", "VERIFIED", "PROBLEM")
+    more = ("KERNEL", "LEASE", "REFUSED", "KEY", "FENCE", "VERIFIED", "PROBLEM")
     text = table((*head, *more), rows)
     wrong = any(host["problem"] for host in hosts)
     return Result(hosts, text, DISAGREEMENT if wrong else DONE)
@@ -216,10 +216,17 @@ def _host(host: dict[str, Any]) -> list[Any]:
         host["allowed"],
         _lease(host["lease"]),
         host["refused_mib"],
+        _key(host),
         host["fence"],
         (host["verified_at"] or "").partition(".")[0],
         host["problem"],
     ]
+
+
+def _key(host: dict[str, Any]) -> str | None:
+    """Return the keys of its reservation, with a star if it holds it."""
+    keys = ",".join(host["reservation_keys"])
+    return f"{keys}*" if host["reservation"] else keys or None
 
 
 def _lease(lease: dict[str, Any] | None) -> str | None:

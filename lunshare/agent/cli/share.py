@@ -90,6 +90,11 @@ def describe(parsers: dict[str, argparse.ArgumentParser]) -> None:
     )
     parsers["detach"].add_argument("volume", metavar="VOLUME", help="id or name")
     parsers["detach"].add_argument(
+        "--force",
+        action="store_true",
+        help="also a host that has the key of a SCSI reservation, which it loses",
+    )
+    parsers["detach"].add_argument(
         "host",
         nargs="*",
         metavar="HOST",
@@ -160,7 +165,7 @@ def detach(node: NodeClient, arguments: argparse.Namespace) -> Result:
         raise Refused("no host is named: give HOST, or --all for a volume with hosts")
     rows = list(dict.fromkeys(rows))
     for start in range(0, len(rows), _MOST_HOSTS):
-        _detach(node, volume, rows[start : start + _MOST_HOSTS])
+        _detach(node, volume, rows[start : start + _MOST_HOSTS], arguments.force)
     said = [f"attachment {row} is deleted: its host has no access" for row in rows]
     return Result({"volume_id": volume, "attachment_ids": rows}, "\n".join(said))
 
@@ -296,8 +301,10 @@ def _parts(hosts: Sequence[Fields]) -> Iterator[list[Fields]]:
         yield part
 
 
-def _detach(node: NodeClient, volume: str, ids: Sequence[str]) -> None:
-    body = {"lunshare:detach": {"attachments": list(ids)}}
+def _detach(
+    node: NodeClient, volume: str, ids: Sequence[str], force: bool = False
+) -> None:
+    body = {"lunshare:detach": {"attachments": list(ids), "force": force}}
     node.post(f"/volumes/{volume}/action", body)
 
 

@@ -20,6 +20,8 @@ class HostAccess:
     is the mode that the target enforces, None where the host has no access.
     ``sessions`` is None where the target could not be read, or cannot tell which host
     has how many. ``refused_mib``: as in lunshare.drivers.values.LiveConnector.
+    ``reservation_keys``: those of SCSI reservations, one for each port that has one;
+    ``reservation``: SPC's name of the one that the host holds, or None.
     ``fence`` is "fenced" or "fence pending", ``verified_at`` when its target was last
     compared as a whole and found right. ``problem`` says in one
     sentence how the two disagree, or is empty.
@@ -37,6 +39,8 @@ class HostAccess:
     sessions: int | None = None
     addresses: tuple[str, ...] = ()
     refused_mib: int | None = None
+    reservation_keys: tuple[str, ...] = ()
+    reservation: str | None = None
     fence: str | None = None
     verified_at: datetime | None = None
     problem: str = ""

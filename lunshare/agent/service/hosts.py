@@ -15,7 +15,7 @@ from lunshare.agent.model.errors import AgentError, BackendUnavailable
 from lunshare.agent.model.operator_records import HostAccess
 from lunshare.agent.model.records import Attachment, NamedVolume, RequestContext
 from lunshare.agent.service.attachments import lease_terms, wanted_state
-from lunshare.drivers.values import LiveConnector, LiveExport
+from lunshare.drivers.values import LiveConnector, LiveExport, Registration
 
 #: Live exports by volume id; and by backend why it could not be read.
 Live = tuple[dict[str, LiveExport], dict[str, str]]
@@ -49,7 +49,8 @@ class Hosts:
         live, unread = self._read_live(names, volume_id)
         lines: Lines = []
         for volume in self._read_volumes(rows.keys() | live.keys()):
-            export, why = live.get(volume.id), unread.get(volume.backend)
+            export = live.get(volume.id)
+            why = unread.get(volume.backend) or (export.unread if export else None)
             verified = self._verified_at(volume.id)
             lines += [
                 replace(line, verified_at=verified)
@@ -111,9 +112,11 @@ def compare(
     }
     accesses = export.connectors if export else ()
     live = {access.initiator: access for access in accesses}
+    keys = export.registrations if export else ()
     for row in rows:
         initiator = str(row.initiator)
         line = _live_line(volume, initiator, live.get(initiator), unread)
+        line = _with_keys(line, keys)
         mode = modes.get(initiator)
         yield replace(
             line,
@@ -151,6 +154,15 @@ def _fence(row: Attachment) -> str | None:
     if row.is_fencing:
         return "fence pending"
     return "fenced" if row.is_fenced else None
+
+
+def _with_keys(line: HostAccess, keys: Iterable[Registration]) -> HostAccess:
+    own = [key for key in keys if key.initiator == line.initiator]
+    return replace(
+        line,
+        reservation_keys=tuple(key.key for key in own),
+        reservation=next((key.holds for key in own if key.holds), None),
+    )
 
 
 def _live_line(

@@ -25,6 +25,7 @@ from lunshare.agent.model.records import Attachment, RequestContext, Volume
 from lunshare.agent.model.states import WANTED
 from lunshare.agent.service.attachments.access import Access, read_wanted
 from lunshare.agent.service.driver_values import driver_volume
+from lunshare.agent.service.reservation_keys import allows_reservations
 from lunshare.agent.volume_locks import VolumeLocks
 from lunshare.drivers.drifts import Drift
 
@@ -183,7 +184,7 @@ class Verifier:
         """Return how the live export differs from what ``apply`` would make of it."""
         with self._db.reading() as connection:
             accesses = read_wanted(connection, volume.id, None).accesses
-        reserves = bool(accesses) and self._access.reserves(volume)
+        reserves = bool(accesses) and allows_reservations(self._db, volume)
         with self._backends[volume.backend].for_request() as drivers:
             return drivers.compare(driver_volume(volume, reserves), accesses)
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from lunshare.drivers.values import Auth, Mode
+from lunshare.drivers.values import Auth, Mode, Registration
 
 #: The unit in which bytes are stored.
 BLOCK = 4096
@@ -121,6 +121,8 @@ class FakeStorage:
         self.exports: dict[str, dict[str, FakeAcl]] = {}
         #: By volume id: hosts that have left something, each with a sentence.
         self.remains: dict[str, dict[str, str]] = {}
+        #: By volume id: the keys that hosts have registered.
+        self.registrations: dict[str, list[Registration]] = {}
         #: Addresses that may connect; None where the firewall was lost.
         self.admitted: set[str] | None = None
         self.open: set[str] = set()  # volume ids that a process has open

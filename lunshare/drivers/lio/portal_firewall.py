@@ -151,6 +151,8 @@ class PortalFirewall:
         volumes = {host.volume_id for host in hosts}
         admitted = {host.address for host in hosts}
         for export in self._observe() if volumes else ():
+            if export.unread and export.volume_id in volumes:
+                yield f"hosts of volume {export.volume_id} ({export.unread})"
             for connector in export.connectors if export.volume_id in volumes else ():
                 for address in map(_plain, connector.addresses):
                     if address not in admitted and not self._in_network(address):

@@ -27,7 +27,7 @@ from typing import Any
 from lunshare.drivers import errors, request_ids
 
 #: Raise it with every change of a message that the other side must understand.
-PROTOCOL = 11
+PROTOCOL = 12
 
 _CLASSES: dict[str, type[errors.DriverError]] = {
     kind.code: kind

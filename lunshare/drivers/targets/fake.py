@@ -256,6 +256,7 @@ class FakeTarget(TargetDriver):
                     tuple(_live(*item) for item in exports.get(volume_id, {}).items()),
                     volume_id in exports,
                     tuple(remains.get(volume_id, {}).items()),
+                    tuple(self.storage.registrations.get(volume_id, ())),
                 )
                 for volume_id in dict.fromkeys([*exports, *remains])
             )

@@ -22,17 +22,17 @@ from lunshare.drivers.abilities import TargetAbilities
 from lunshare.drivers.base import Root, TargetDriver
 from lunshare.drivers.drifts import Drift, DriftKind
 from lunshare.drivers.errors import InvalidValue, Misconfigured
+from lunshare.drivers.lio import live_exports
 from lunshare.drivers.lio.portal_firewall import PortalFirewall
 from lunshare.drivers.values import (
     Connector,
     Disk,
     Export,
-    LiveConnector,
     LiveExport,
-    Mode,
     Portal,
     PortalGuard,
     PortalHost,
+    Registration,
     Volume,
     iscsi_name,
 )
@@ -40,16 +40,6 @@ from lunshare.drivers.values import (
 _LUN = 0
 # A comparison only reads, so one that takes longer hangs.
 _READ_SECONDS, _HOST_SECONDS = 5.0, 0.01
-#: Why an empty ACL stays, by the words of lunshare.helper.lio.kept_acls.
-_LEFT = {
-    "dead session": "has left a session that the kernel does not end; it can be"
-    " attached to this volume after the node's next start",
-    "mapped LUN": "has sent a registration (SPEC_I_PT) that the kernel does not end;"
-    " after the node's next start it can be attached to this volume, and the volume can"
-    " be deleted",
-    "dependency": "has been named in a registration (SPEC_I_PT), and its empty ACL"
-    " stays until the node's next start",
-}
 
 
 class LioTarget(TargetDriver):
@@ -177,12 +167,17 @@ class LioTarget(TargetDriver):
 
     def observe(self) -> tuple[LiveExport, ...]:
         exports = self.root.call("lio.observe", timeout=self._deadline)
-        return tuple(_live(export) for export in exports)
+        return tuple(live_exports.live_export(export) for export in exports)
 
     def observe_volume(self, volume_id: str) -> LiveExport | None:
         timeout = self._deadline
         export = self.root.call("lio.live", timeout=timeout, volume_id=volume_id)
-        return None if export is None else _live(export)
+        return None if export is None else live_exports.live_export(export)
+
+    def registrations(self, volume_id: str) -> tuple[Registration, ...]:
+        verb, timeout = "lio.registrations", self._deadline
+        records = self.root.call(verb, timeout=timeout, volume_id=volume_id)
+        return live_exports.registrations(records)
 
     @property
     def guards_portals(self) -> bool:
@@ -293,21 +288,3 @@ def _disk(disk: Disk | None) -> dict[str, Any] | None:
     if disk is None:
         return None
     return {"path": disk.path, "size": disk.size, "kind": disk.kind}
-
-
-def _live(found: Mapping[str, Any]) -> LiveExport:
-    connectors = tuple(_live_connector(**fields) for fields in found["connectors"])
-    remains = (
-        (initiator, _LEFT.get(why, "")) for initiator, why in found["remains"].items()
-    )
-    return LiveExport(
-        found["volume_id"], connectors, found["enabled"], tuple(sorted(remains))
-    )
-
-
-def _live_connector(
-    mode: str | None, addresses: list[str], **fields: Any
-) -> LiveConnector:
-    return LiveConnector(
-        mode=Mode(mode) if mode else None, addresses=tuple(addresses), **fields
-    )

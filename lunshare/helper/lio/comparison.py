@@ -15,7 +15,13 @@ from typing import Any
 
 from lunshare.drivers.drifts import Drift, DriftKind
 from lunshare.drivers.values import Connector, Disk, Mode
-from lunshare.helper.lio import acls, backstores, empty_acls, iscsi_target
+from lunshare.helper.lio import (
+    acls,
+    backstores,
+    empty_acls,
+    iscsi_target,
+    registrations,
+)
 from lunshare.helper.lio.backstores import Role
 from lunshare.helper.lio.configfs import names, read, read_or_empty
 from lunshare.helper.lio.target_requests import Apply
@@ -44,6 +50,7 @@ def observe(target: Target) -> dict[str, Any]:
         "enabled": target.enabled(),
         "connectors": found,
         "remains": remains,
+        "registrations": registrations.shown(target),
     }
 
 

@@ -22,9 +22,9 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from lunshare.helper.lio import acls
+from lunshare.helper.lio import acls, registrations
 from lunshare.helper.lio.backstores import Role
 from lunshare.helper.lio.configfs import ROOT, read, read_or_empty, write
 from lunshare.helper.lio.target_tree import Target
@@ -70,16 +70,29 @@ def make_durable(database: str) -> None:
             LOG.info("%s: reservations may be lost with the power: %s", path, error)
 
 
+def entries_of(target: Target) -> list[Entry]:
+    """Return the saved registrations that are not void, and live ones, for ``restore``.
+
+    Call it before the target is removed: so that its repair drops no key.
+    """
+    live = [_PLACE | entry for entry in registrations.live(target)]
+    ports = {_port(entry) for entry in live}
+    return [*live, *(entry for entry in _valid(target) if _port(entry) not in ports)]
+
+
 def restore(
-    target: Target, backstore: str, writers: Collection[str] | None
+    target: Target,
+    backstore: str,
+    entries: Iterable[Entry],
+    writers: Collection[str] | None,
 ) -> list[str]:
-    """Pass saved registrations to a backstore that is not linked; return the changes.
+    """Pass registrations to a backstore that is not linked; return the changes.
 
     ``writers`` are all hosts that may write; registrations of others become void.
     With None not all are known, so each registration waits in the kernel for its host.
     """
     changes = []
-    for entry in _valid(target):
+    for entry in entries:
         host = entry["initiator_node"]
         if writers is not None and host not in writers:
             void_saved(target, host)
@@ -140,6 +153,11 @@ def _valid(target: Target) -> Iterator[Entry]:
     for entry in entries:
         if place.items() <= entry.items() and entry["initiator_node"] not in void:
             yield entry
+
+
+def _port(entry: Entry) -> tuple[str, str]:
+    """Return which port of which host has a registration."""
+    return entry["initiator_node"], entry.get("initiator_sid", "")
 
 
 def _void_hosts(path: str, when: int) -> set[str]:

@@ -127,7 +127,7 @@ _PREFIX = forms.record(
 
 
 def volume_id(arguments: Mapping[str, Any]) -> str:
-    """Check the argument of lio.remove and lio.live."""
+    """Check the argument of lio.remove, lio.live and lio.registrations."""
     return str(_VOLUME_ID("", arguments))
 
 

@@ -10,17 +10,14 @@ whatever else the node exports.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Collection
-from functools import partial
 from typing import Any, TypeVar
 
 from lunshare.drivers.errors import TargetFailed
-from lunshare.drivers.values import UUID, Disk, Mode
+from lunshare.drivers.values import Disk, Mode
 from lunshare.helper.lio import (
     acls,
     backstores,
-    comparison,
     empty_acls,
     iscsi_target,
     kept_acls,
@@ -28,7 +25,7 @@ from lunshare.helper.lio import (
 )
 from lunshare.helper.lio.backstores import Role
 from lunshare.helper.lio.cinder_targets import TakesOver
-from lunshare.helper.lio.configfs import CORE, ISCSI, ROOT, create_object, names, read
+from lunshare.helper.lio.configfs import CORE, ISCSI, ROOT, create_object, read
 from lunshare.helper.lio.target_requests import Apply
 from lunshare.helper.lio.target_tree import Target
 from lunshare.helper.named_locks import Locks, TimedLock
@@ -36,7 +33,6 @@ from lunshare.helper.verbs import IsGone, never_gone
 
 # They have a part of the threads, like any other medium.
 _UNKNOWN = "unknown disks"
-_READS = "reads of targets"
 
 _Value = TypeVar("_Value")
 
@@ -52,8 +48,7 @@ class TargetVerbs:
     def __init__(self, prefix: str, takes_over: TakesOver | None = None) -> None:
         """``takes_over``: for which groups targets of Cinder's driver may be ours."""
         self._prefix, self._takes_over = prefix, takes_over
-        self._ours = re.compile(re.escape(prefix) + f"volume-({UUID})")
-        self._locks, self._reads = Locks(), Locks()
+        self._locks = Locks()
 
     def check(self, prefix: str) -> list[str]:
         """Prepare the node; return a sentence for each thing that is missing or wrong.
@@ -78,7 +73,7 @@ class TargetVerbs:
         disk = wanted.export.disk
         medium = _medium(target, disk)
         with self._locks.hold(target.name, seconds, medium, is_gone=is_gone) as lock:
-            return _as_target_failed(_apply, target, wanted, lock)
+            return as_target_failed(_apply, target, wanted, lock)
 
     def remove(
         self, volume_id: str, seconds: float, is_gone: IsGone = never_gone
@@ -87,46 +82,10 @@ class TargetVerbs:
         target = self._target(volume_id)
         medium = _medium(target, None)
         with self._locks.hold(target.name, seconds, medium, is_gone=is_gone) as lock:
-            return _as_target_failed(_remove, target, lock)
-
-    def observe(self, seconds: float) -> list[dict[str, Any]]:
-        """Return every export of lunshare, with the fields of LiveExport."""
-        return self._read("every target", seconds, self._observe_all)
-
-    def live(self, volume_id: str, seconds: float) -> dict[str, Any] | None:
-        """Return the export of one volume, as ``observe`` does; None if it has none."""
-        target = self._target(volume_id)
-        return self._read(
-            target.name,
-            seconds,
-            lambda: comparison.observe(target) if _is_ours(target) else None,
-        )
-
-    def compare(self, wanted: Apply, seconds: float) -> list[dict[str, str | None]]:
-        """Return how the live export differs from the wanted one; change nothing."""
-        target = self._target(wanted.export.volume_id)
-        read = partial(_as_target_failed, comparison.answers, target, wanted)
-        return self._read(f"the differences of {target.name}", seconds, read)
+            return as_target_failed(_remove, target, lock)
 
     def _target(self, volume_id: str) -> Target:
         return Target(self._prefix, volume_id, self._takes_over)
-
-    def _read(self, name: str, seconds: float, read: Callable[[], _Value]) -> _Value:
-        """Read in a thread of its own, until the deadline.
-
-        The kernel locks the directory of the ACLs while it removes one and waits for
-        its disk (see ``acls``). No lock of a change is needed, and a read of the same
-        name that hangs occupies no second thread.
-        """
-        values: list[_Value] = []
-        with self._reads.hold(name, seconds, _READS) as lock:
-            lock.run_step(f"reading {name}", lambda: values.append(read()))
-        return values[0]
-
-    def _observe_all(self) -> list[dict[str, Any]]:
-        matches = filter(None, map(self._ours.fullmatch, names(ISCSI)))
-        targets = (self._target(match[1]) for match in matches)
-        return [comparison.observe(target) for target in targets if _is_ours(target)]
 
 
 def _medium(target: Target, disk: Disk | None) -> str:
@@ -186,13 +145,14 @@ def _is_complete(
 
 
 def _recreate(target: Target, disk: Disk, wanted: Apply, lock: TimedLock) -> list[str]:
-    """Remove the target, and create it with its saved reservations."""
+    """Remove the target, and create it with the reservations that it had."""
+    entries = reservations.entries_of(target) if wanted.export.reservations else []
     changes = iscsi_target.teardown(target, lock)
     path = iscsi_target.create(target, disk, wanted.portals, lock)
     backstores.set_reservations(path, wanted.export.reservations)
     keys = []
-    if wanted.export.reservations:
-        keys = reservations.restore(target, path, _writers(wanted))
+    if entries:
+        keys = reservations.restore(target, path, entries, _writers(wanted))
     iscsi_target.link_lun(target, Role.WRITERS, path)
     return [*changes, f"target of {target.name} created", *keys]
 
@@ -233,10 +193,6 @@ def _place_hosts(
     if wanted.only is None and not reads:
         changes += iscsi_target.remove_readers_lun(target, lock)
     return changes
-
-
-def _is_ours(target: Target) -> bool:
-    return os.path.isdir(target.path) and not target.foreign_parts()
 
 
 def _need_ours(target: Target) -> None:
@@ -336,7 +292,7 @@ def _remove(target: Target, lock: TimedLock) -> list[str]:
     return changes
 
 
-def _as_target_failed(
+def as_target_failed(
     change: Callable[..., list[_Value]], target: Target, *given: Any
 ) -> list[_Value]:
     """Raise the kernel's errors as TargetFailed, without any value that was written."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lunshare.agent.api.exchange import Answer, Call
-from lunshare.agent.api.requests import paging, schemas
+from lunshare.agent.api.requests import paging, query, schemas
 from lunshare.agent.api.views import volume_views
 from lunshare.agent.model.errors import Invalid
 from lunshare.agent.model.lease_records import NEXT, NewLease
@@ -85,7 +85,8 @@ def renew(call: Call) -> Answer:
 
 def delete(call: Call) -> Answer:
     """DELETE /attachments/{id}: close the access; list what the volume has left"""
-    rows = call.services.attachments.delete(call.ctx, call.args["id"])
+    force = query.flag(call.query, "force", False)
+    rows = call.services.attachments.delete(call.ctx, call.args["id"], force)
     return Answer(
         200, {"attachments": [volume_views.attachment_brief(row) for row in rows]}
     )

@@ -61,6 +61,12 @@ _EXTENSIONS: tuple[tuple[str, str, str], ...] = (
         "TargetVerification",
         "POST /lunshare/verify: the live targets are compared with the database",
     ),
+    (
+        "lunshare-reservation-keys",
+        "ReservationKeys",
+        "reservation_keys of /lunshare/hosts, and force=true of DELETE"
+        " /attachments/{id}: a detach that drops a key",
+    ),
     ("os-hosts", "Hosts", "hosts, and what projects have on them"),
     ("qos-specs", "Qos_specs_manage", "limits of volume types"),
     ("os-quota-class-sets", "QuotaClasses", "quotas of every project"),

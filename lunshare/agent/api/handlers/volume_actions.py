@@ -205,7 +205,8 @@ def _host(index: int, connector: Mapping[str, Any]) -> HostConnector:
 
 def _detach_hosts(call: Call, fields: Mapping[str, Any]) -> Answer:
     ids = [ident.lower() for ident in fields["attachments"]]
-    rows = call.services.batches.detach(call.ctx, call.args["id"], ids)
+    force = fields.get("force", False)
+    rows = call.services.batches.detach(call.ctx, call.args["id"], ids, force)
     return Answer(
         200, {"attachments": [volume_views.attachment_brief(row) for row in rows]}
     )

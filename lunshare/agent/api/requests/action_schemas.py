@@ -201,7 +201,8 @@ DETACH_HOSTS = action_form(
                 "maxItems": _MOST_HOSTS,
                 "items": UUID,
                 "description": f"a list of the ids of 1 to {_MOST_HOSTS} attachments",
-            }
+            },
+            "force": {"type": "boolean", "description": "true or false"},
         },
         ("attachments",),
     ),

@@ -39,6 +39,8 @@ def host(host_access: HostAccess) -> View:
         "sessions": host_access.sessions,
         "addresses": list(host_access.addresses),
         "refused_mib": host_access.refused_mib,
+        "reservation_keys": list(host_access.reservation_keys),
+        "reservation": host_access.reservation,
         "fence": host_access.fence,
         "verified_at": _time(host_access.verified_at),
         "problem": host_access.problem or None,

@@ -20,8 +20,6 @@ from lunshare.agent.db import attachments, host_fences, types, volumes, write_fe
 from lunshare.agent.db.sqlite.engine import Connection, Database, now
 from lunshare.agent.model.errors import AgentError, BackendFailed, Conflict
 from lunshare.agent.model.records import (
-    RESERVATIONS,
-    YES,
     Attachment,
     HostConnector,
     Mode,
@@ -38,6 +36,7 @@ from lunshare.agent.service.attachments.admissions import Admissions
 from lunshare.agent.service.attachments.wanted_state import Wanted
 from lunshare.agent.service.driver_values import driver_volume
 from lunshare.agent.service.instance_gate import Check
+from lunshare.agent.service.reservation_keys import allows_reservations
 from lunshare.agent.service.types import qos
 from lunshare.drivers import writers
 from lunshare.drivers.writers import WritersPolicy
@@ -77,18 +76,11 @@ class Access:
             with self._db.reading() as connection:
                 wanted = read_wanted(connection, volume.id, only)
         accesses, backend = wanted.accesses, self._backends[volume.backend]
-        exported = driver_volume(volume, bool(accesses) and self.reserves(volume))
+        allows = bool(accesses) and allows_reservations(self._db, volume)
+        exported = driver_volume(volume, allows)
         with backend.for_access(only, accesses) as drivers:
             changed = drivers.apply(exported, accesses, wanted.only)
         return wanted, changed
-
-    def reserves(self, volume: Volume) -> bool:
-        """Whether the volume's type lets its hosts use SCSI reservations."""
-        if volume.volume_type_id is None:
-            return False
-        with self._db.reading() as connection:
-            spec = types.get_spec(connection, volume.volume_type_id, RESERVATIONS)
-        return spec == YES
 
     def check_support(
         self, volume: Volume, mode: Mode | None, former_initiator: str | None = None

@@ -44,6 +44,7 @@ from lunshare.agent.service.attachments.connectors import with_secrets
 from lunshare.agent.service.attachments.service import Attachments, claim, new_row
 from lunshare.agent.service.attachments.wanted_state import Wanted
 from lunshare.agent.service.instance_gate import InstanceGate
+from lunshare.agent.service.reservation_keys import ReservationKeys
 from lunshare.agent.service.sharing import check_visible
 from lunshare.agent.volume_locks import VolumeLocks
 
@@ -66,10 +67,11 @@ class Batches:
         *,
         single: Attachments,
         gate: InstanceGate,
+        keys: ReservationKeys,
     ) -> None:
         """``single`` decides about each host, as about one that comes alone."""
         self._db, self._access, self._locks = db, access, locks
-        self._single, self._gate = single, gate
+        self._single, self._gate, self._keys = single, gate, keys
 
     def attach(self, ctx: RequestContext, new: NewBatch) -> Rows:
         """Open the volume to all hosts; return their attachments with credentials.
@@ -101,14 +103,20 @@ class Batches:
         return [with_secrets(row) for row in earlier]
 
     def detach(
-        self, ctx: RequestContext, volume_id: str, attachment_ids: Sequence[str]
+        self,
+        ctx: RequestContext,
+        volume_id: str,
+        attachment_ids: Sequence[str],
+        force: bool = False,
     ) -> Rows:
         """Close the access of these attachments, and delete them.
 
-        Returns what is left, as ``Attachments.delete``.
+        With ``force`` also of hosts that have the key of a reservation. Returns what is
+        left, as ``Attachments.delete``.
 
         :raises NotFound: the volume, or it has no such attachment; nothing is begun.
-        :raises Conflict: a server of Nova uses one; nothing is begun.
+        :raises Conflict: a server of Nova uses one, or its host has such a key; nothing
+            is begun.
         :raises BackendFailed: some may still be open; they are error_detaching.
         """
         with self._db.reading() as connection:
@@ -119,6 +127,8 @@ class Batches:
             ]
         checks = {row.id: self._gate.check_detach(ctx, row) for row in rows}
         with self._locks.volume(volume_id, f"the detach of {len(rows)} hosts"):
+            if not force:
+                self._keys.check_detach(volume_id, checks)
             return self._access.delete_all(checks)
 
     def _start(

@@ -49,6 +49,7 @@ from lunshare.agent.service.attachments.access import (
 from lunshare.agent.service.attachments.connectors import with_secrets
 from lunshare.agent.service.attachments.service import Attachments
 from lunshare.agent.service.instance_gate import Check, InstanceGate
+from lunshare.agent.service.reservation_keys import ReservationKeys
 from lunshare.agent.service.sharing import check_visible
 from lunshare.agent.volume_locks import VolumeLocks
 
@@ -71,9 +72,10 @@ class LegacyActions:
         *,
         rows: Attachments,
         gate: InstanceGate,
+        keys: ReservationKeys,
     ) -> None:
         self._db, self._access, self._locks = db, access, locks
-        self._rows, self._gate = rows, gate
+        self._rows, self._gate, self._keys = rows, gate, keys
 
     def reserve(self, ctx: RequestContext, volume_id: str) -> None:
         """Keep the volume for a host that will follow; its status is attaching.
@@ -259,7 +261,7 @@ class LegacyActions:
         :raises NotFound: the volume.
         :raises Invalid: several hosts have it, and none is named.
         :raises Conflict: the host has it by an attachment of the attachments API, or
-            a server of Nova uses it.
+            a server of Nova uses it, or it has the key of a reservation.
         :raises BackendFailed: it may still be open. Repeat it; each reconcile also
             tries again.
         """
@@ -272,6 +274,7 @@ class LegacyActions:
             row = self._to_terminate(ctx, volume_id, initiator)
             if row is None:
                 return
+            self._keys.check_detach(volume_id, [row.id])
             if row.legacy == CONNECT and row.status is not _ATTACHED:
                 self._access.delete(row.id, check)
             else:
@@ -310,7 +313,8 @@ class LegacyActions:
 
         :raises NotFound: the volume, or it has no such attachment.
         :raises Invalid: it has several, and no id is given.
-        :raises Conflict: a server of Nova uses it.
+        :raises Conflict: a server of Nova uses it, or its host has the key of a
+            reservation.
         :raises BackendFailed: the access may still be open; repeat it.
         """
         with self._db.reading() as connection:
@@ -321,6 +325,7 @@ class LegacyActions:
             return
         check = self._gate.check_detach(ctx, row)
         with self._locks.volume(volume_id, "a detach"):
+            self._keys.check_detach(volume_id, [row.id])
             self._access.delete(row.id, check)
 
     def _row_to_connect(

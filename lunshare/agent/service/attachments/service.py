@@ -48,6 +48,7 @@ from lunshare.agent.service.attachments.access import (
 from lunshare.agent.service.attachments.connectors import with_secrets
 from lunshare.agent.service.attachments.unanswered import UnansweredRequests
 from lunshare.agent.service.instance_gate import InstanceGate
+from lunshare.agent.service.reservation_keys import ReservationKeys
 from lunshare.agent.service.sharing import SharingRules, check_second, check_visible
 from lunshare.agent.volume_locks import VolumeLocks
 
@@ -90,12 +91,13 @@ class Attachments:
         *,
         sharing: SharingRules,
         gate: InstanceGate,
+        keys: ReservationKeys,
         widen: bool,
     ) -> None:
         """``widen``: an initiator that asks for both modes gets rw, not a 409."""
         self._db, self._access, self._locks = db, access, locks
         self.unanswered, self._widen = unanswered, widen
-        self._sharing, self._gate = sharing, gate
+        self._sharing, self._gate, self._keys = sharing, gate, keys
 
     def get(
         self, ctx: RequestContext, attachment_id: str, secrets: bool = True
@@ -320,6 +322,8 @@ class Attachments:
                     "answered": True,  # its client names it
                 }
                 return self.refresh(row, connector, named)
+            if row.initiator not in (None, connector.initiator):
+                self._keys.check_detach(row.volume_id, [attachment_id])
             # Its row can name two initiators, and the new connector is a third.
             row = self._access.detach_replaced(row)
             with self._db.writing() as connection:
@@ -354,20 +358,25 @@ class Attachments:
         if not is_changed:
             raise refusals.not_completable(self._require(attachment_id))
 
-    def delete(self, ctx: RequestContext, attachment_id: str) -> Rows:
+    def delete(
+        self, ctx: RequestContext, attachment_id: str, force: bool = False
+    ) -> Rows:
         """Detach the host, end its session, delete the attachment.
 
+        With ``force`` also a host that has the key of a reservation.
         Returns up to a hundred of the attachments that the volume has left, in brief.
         When it does, no write of that host is in progress and it cannot log in.
 
         :raises NotFound: the attachment does not exist, or is deleted.
-        :raises Conflict: a server of Nova uses it.
+        :raises Conflict: a server of Nova uses it, or its host has such a key.
         :raises BackendFailed: the access may still be open. The attachment is
             error_detaching. A retry and the next reconcile try again.
         """
         row = self._require(attachment_id, ctx)
         check = self._gate.check_detach(ctx, row)
         with self._locks.volume(row.volume_id, f"the detach of {attachment_id}"):
+            if not force:
+                self._keys.check_detach(row.volume_id, [attachment_id])
             return self._access.delete(attachment_id, check)
 
     def refresh(
