@@ -245,7 +245,7 @@ def _end_lease(node: Node, scene: Scene, then_next: bool) -> None:
     row = _lend(node, scene, then_next)
     with node.assembly.database.writing() as connection:
         attachments.set_values(connection, row, lease_ends=0.0)
-    node.services.leases.end(row)
+    node.services.leases.end(scene.volume.id)
 
 
 def _end_fails(node: Node, scene: Scene) -> None:

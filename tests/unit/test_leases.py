@@ -18,6 +18,7 @@ from lunshare.agent.model.records import Attachment, Mode, NewAttachment, Volume
 from lunshare.agent.model.states import VolumeStatus
 from lunshare.agent.service.attachments import lease_terms
 from lunshare.agent.service.attachments.handover import NewHandover
+from lunshare.agent.service.jobs.job_runner import THREADS, JobPool
 from lunshare.agent.service.volumes.reset_status import Reset
 from lunshare.drivers.errors import DeadlineExceeded, TargetFailed
 from lunshare.drivers.targets.fake import FakeTarget
@@ -455,3 +456,24 @@ def test_the_volume_of_a_hung_host_keeps_no_other_lease_running(node: Node) -> N
         gate.open.set()
     end(node)
     assert [node.live(each.id) for each in volumes] == [{ALPHA: RO}] * 2
+
+
+def test_many_holders_of_a_hung_volume_keep_no_other_lease_running(node: Node) -> None:
+    """Each of them had a job of its own, which waited for the lock of the volume.
+
+    So they had every thread that ends leases, and fences hosts.
+    """
+    hung, other = node.shared_volume(), node.shared_volume()
+    names = [f"holder{number}" for number in range(2 * THREADS[JobPool.ACCESS])]
+    rows = [attach(node, hung, name) for name in names]
+    rows.append(attach(node, other, "alpha"))
+    for row in rows:
+        give(node, row, LONG)
+        let_end(node, row)
+    with node.target().failures.hold("apply.closed") as gate:
+        node.services.leases.end_due()
+        until(gate.reached.is_set, "the first end")
+        until(lambda: node.live(other.id)[ALPHA] is RO, "the other", seconds=2)
+        gate.open.set()
+    end(node)
+    assert {*node.live(hung.id).values()} == {RO}

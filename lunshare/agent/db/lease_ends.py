@@ -14,14 +14,18 @@ from lunshare.agent.db.sqlite.prepared import Prepared, Row
 _A = VOLUME_ATTACHMENT.c
 # A timer runs it several times a second: it reads the rows whose lease has ended, and
 # no other one.
-_ENDED = Prepared(
+_ALL_ENDED = (
     sa.select(_A.id, _A.volume_id)
     .where(
         _A.deleted == sa.false(),
         _A.lease_ends.is_not(None),
         _A.lease_ends <= sa.bindparam("seconds"),
     )
-    .order_by(_A.lease_ends),
+    .order_by(_A.lease_ends)
+)
+_ENDED = Prepared(_ALL_ENDED, index="attachments_leased")
+_OF_VOLUME = Prepared(
+    _ALL_ENDED.where(_A.volume_id == sa.bindparam("volume_id")),
     index="attachments_leased",
 )
 
@@ -32,3 +36,10 @@ def ended(connection: sa.Connection, seconds: float) -> Sequence[Row]:
     ``seconds``: of lunshare.agent.boot_clock; ``math.inf`` are those of all leases.
     """
     return _ENDED.rows(connection, {"seconds": seconds})
+
+
+def ended_of_volume(
+    connection: sa.Connection, volume_id: str, seconds: float
+) -> Sequence[Row]:
+    """Return the same of one volume."""
+    return _OF_VOLUME.rows(connection, {"seconds": seconds, "volume_id": volume_id})

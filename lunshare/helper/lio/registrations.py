@@ -3,7 +3,7 @@
 """Which hosts have a key of a persistent reservation now, and who holds it. Reads only.
 
 The kernel shows a page of registrations, some 30 (6.1). The texts are those of
-target_core_configfs.c and core_scsi3_pr_dump_type, the same in 6.1, 6.12 and 7.2.
+target_core_configfs.c and core_scsi3_pr_dump_type (seen on 7.2).
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ first, the other one sees it. So a renewal waits for no lock and for no target.
 from __future__ import annotations
 
 import math
+from concurrent.futures import Future
 from contextlib import suppress
 
 from oslo_log import log
@@ -17,7 +18,7 @@ from oslo_log import log
 from lunshare.agent import boot_clock
 from lunshare.agent.db import attachments, lease_ends, volumes, write_fences
 from lunshare.agent.db.sqlite.engine import Connection, Database
-from lunshare.agent.model.errors import Busy, Conflict, DatabaseFailed
+from lunshare.agent.model.errors import BackendFailed, Busy, Conflict, DatabaseFailed
 from lunshare.agent.model.lease_records import NEXT, NewLease
 from lunshare.agent.model.records import Attachment, Mode, RequestContext, Volume
 from lunshare.agent.model.states import WANTED, VolumeStatus
@@ -61,6 +62,7 @@ class Leases:
     ) -> None:
         self._db, self._access, self._locks = db, access, locks
         self._changes, self._handovers, self._jobs = changes, handovers, jobs
+        self._ending: dict[str, Future[None]] = {}
 
     def renew(
         self, ctx: RequestContext, attachment_id: str, ttl: int | None = None
@@ -80,7 +82,7 @@ class Leases:
             return with_secrets(mode_change.lend(connection, row, new))
 
     def end_due(self) -> None:
-        """Let a job end each lease whose time is over. A timer calls it.
+        """Let a job end the leases whose time is over, one a volume. A timer calls it.
 
         While the database does not answer, nothing can be ended; its probe says so.
         """
@@ -89,12 +91,19 @@ class Leases:
 
     def _end_due(self) -> None:
         with self._db.reading() as connection:
-            due = {
-                row.id: volumes.require_row(connection, row.volume_id).backend
-                for row in lease_ends.ended(connection, boot_clock.seconds())
+            due = lease_ends.ended(connection, boot_clock.seconds())
+            backends = {
+                volume_id: volumes.require_row(connection, volume_id).backend
+                for volume_id in {row.volume_id for row in due} - self._in_progress()
             }
-        for attachment_id, backend in due.items():
-            self._jobs.run_later(self.end, attachment_id, backend, JobPool.ACCESS)
+        for volume_id, backend in backends.items():
+            job = self._jobs.run_later(self.end, volume_id, backend, JobPool.ACCESS)
+            self._ending[volume_id] = job
+
+    def _in_progress(self) -> set[str]:
+        """Return the volumes whose job has not ended: it looks at all their leases."""
+        self._ending = {v: job for v, job in self._ending.items() if not job.done()}
+        return {*self._ending}
 
     def end_all(self) -> None:
         """Commit the end of each lease that has ended, also those of another boot.
@@ -111,22 +120,32 @@ class Leases:
             ):
                 self._commit_end(row.id)
 
-    def end(self, attachment_id: str) -> None:
-        """End a lease whose time is over. A job runs it.
+    def end(self, volume_id: str) -> None:
+        """End the leases of a volume whose time is over. A job runs it.
 
         :raises BackendFailed: a write may still land, or the next writer could not be
             let in; each reconcile goes on.
         """
-        with self._db.reading() as connection:
-            row = attachments.get(connection, attachment_id)
-        if row is None:
-            return
-        with self._locks.volume(row.volume_id, "the end of a lease"):
-            ended, follower = self._commit_end(attachment_id)
-            if follower is None:
-                self._fence(ended)
-            else:
-                self._handovers.finish(row.volume_id)
+        with self._locks.volume(volume_id, "the end of a lease"):
+            with self._db.reading() as connection:
+                now = boot_clock.seconds()
+                due = lease_ends.ended_of_volume(connection, volume_id, now)
+            ends = [self._commit_end(row.id) for row in due]
+            errors = []
+            for ended, follower in ends:
+                try:
+                    self._finish(volume_id, ended, follower)
+                except BackendFailed as error:
+                    errors.append(error)
+        if errors:
+            raise errors[0]
+
+    def _finish(self, volume_id: str, ended: Rows, follower: Attachment | None) -> None:
+        """:raises BackendFailed: as ``end``."""
+        if follower is None:
+            self._fence(ended)
+        else:
+            self._handovers.finish(volume_id)
 
     def _commit_end(self, attachment_id: str) -> tuple[Rows, Attachment | None]:
         """Write that the host of a lease that has ended may not write any more.
