@@ -14,7 +14,6 @@ import pytest
 from lunshare.drivers.base import VolumeDriver
 from lunshare.drivers.conformance.ability_claims import requires
 from lunshare.drivers.conformance.copies import CopyCase
-from lunshare.drivers.conformance.coverage import DriverSteps
 from lunshare.drivers.conformance.fixtures import new_volume
 from lunshare.drivers.conformance.interruption import Kill
 from lunshare.drivers.conformance.shared_pool import OtherBackend, SharedPoolContract
@@ -109,17 +108,11 @@ class CloneContract(SharedPoolContract):
 
     @requires("clones_at_once")
     def test_a_clone_can_be_retried_while_the_first_call_runs(
-        self,
-        driver: VolumeDriver,
-        build: Build,
-        steps: DriverSteps[VolumeDriver],
-        create_volume: Create,
+        self, driver: VolumeDriver, retried: Any, create_volume: Create
     ) -> None:
         source, data = self.volume_with_bytes(driver, create_volume)
         volumes = [new_volume(self.size)]
-        for _ in self.retried_while_running(
-            build,
-            steps,
+        for _ in retried(
             lambda driver: driver.clone(volumes[-1], source),
             lambda: self.rewrite(driver, volumes[-1]),
         ):
@@ -139,11 +132,7 @@ class CloneContract(SharedPoolContract):
         source, data = self.volume_with_bytes(driver, create_volume)
         driver.clone(volume, source)
         driver.delete(volume.id)
-        for again, done in after_errors(
-            "clone", lambda driver: driver.clone(volume, source)
-        ):
-            if not done:
-                again.clone(volume, source)
+        for again in after_errors("clone", lambda driver: driver.clone(volume, source)):
             assert not self.volume_difference(again, volume, data)
             assert not self.volume_difference(again, source, data)
             again.delete(volume.id)

@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -37,6 +38,8 @@ Build = Callable[[], VolumeDriver]
 FullPool = Callable[[], AbstractContextManager[None]]
 Steps = DriverSteps[VolumeDriver]
 Verb = Callable[[VolumeDriver], object]
+Filling = Callable[..., Iterator[bool]]
+Retried = Callable[[Verb, Callable[[], None]], Iterator[None]]
 
 #: Seconds in which the retry can end before the first call.
 _AHEAD = 0.2
@@ -46,6 +49,16 @@ class FailureContract(StorageErrorContract):
     """One test for each behaviour."""
 
     # the pool fills up
+
+    @pytest.fixture
+    def filling(self, steps: Steps, full_pool: FullPool) -> Filling:
+        """``while_pool_fills_up`` of this driver."""
+        return partial(self.while_pool_fills_up, steps, full_pool)
+
+    @pytest.fixture
+    def retried(self, build: Build, steps: Steps) -> Retried:
+        """``retried_while_running`` of this driver."""
+        return partial(self.retried_while_running, build, steps)
 
     def while_pool_fills_up(
         self,
@@ -75,12 +88,10 @@ class FailureContract(StorageErrorContract):
             self.not_tried(f"ENOSPC in the middle of {name}", remedy)
 
     def test_create_leaves_nothing_if_the_pool_fills_up(
-        self, driver: VolumeDriver, steps: Steps, full_pool: FullPool, volume: Volume
+        self, driver: VolumeDriver, filling: Filling, volume: Volume
     ) -> None:
         before = self.capacity_after_wipes(driver)
-        for success in self.while_pool_fills_up(
-            steps, full_pool, "create", lambda driver: driver.create(volume)
-        ):
+        for success in filling("create", lambda driver: driver.create(volume)):
             if success:
                 assert not self.difference(driver, driver.disk(volume.id), b"")
             else:
@@ -92,14 +103,11 @@ class FailureContract(StorageErrorContract):
 
     @requires("supports_snapshots")
     def test_create_from_leaves_nothing_if_the_pool_fills_up(
-        self, driver: VolumeDriver, steps: Steps, full_pool: FullPool, volume: Volume
+        self, driver: VolumeDriver, filling: Filling, volume: Volume
     ) -> None:
         with self.volume_with_snapshot(driver) as (origin, data, snapshot):
-            for success in self.while_pool_fills_up(
-                steps,
-                full_pool,
-                "create_from",
-                lambda driver: driver.create_from(volume, snapshot),
+            for success in filling(
+                "create_from", lambda driver: driver.create_from(volume, snapshot)
             ):
                 if success:
                     assert not self.volume_difference(driver, volume, data)
@@ -109,11 +117,7 @@ class FailureContract(StorageErrorContract):
                 self.wipe_deleted(driver)
 
     def test_fill_copies_all_bytes_or_fails_if_the_pool_fills_up(
-        self,
-        driver: VolumeDriver,
-        steps: Steps,
-        full_pool: FullPool,
-        create_volume: Create,
+        self, driver: VolumeDriver, filling: Filling, create_volume: Create
     ) -> None:
         source = create_volume()
         disk, data = driver.disk(source.id), self.pattern(source)
@@ -121,9 +125,7 @@ class FailureContract(StorageErrorContract):
         if disk.kind not in self.can.fills:
             return
         targets = [create_volume()]
-        for success in self.while_pool_fills_up(
-            steps,
-            full_pool,
+        for success in filling(
             "fill",
             lambda driver: driver.fill(targets[-1], disk),
             not self.can.reserves_space,
@@ -227,7 +229,7 @@ class FailureContract(StorageErrorContract):
                 return
 
     def test_a_create_can_be_retried_while_the_first_call_runs(
-        self, driver: VolumeDriver, build: Build, steps: Steps
+        self, driver: VolumeDriver, build: Build, retried: Retried
     ) -> None:
         volumes = [new_volume(self.size)]
 
@@ -236,9 +238,7 @@ class FailureContract(StorageErrorContract):
             self.write_pattern(driver, disk, self.pattern(volumes[-1]))
 
         before = self.capacity_after_wipes(driver)
-        for _ in self.retried_while_running(
-            build, steps, lambda driver: driver.create(volumes[-1]), written
-        ):
+        for _ in retried(lambda driver: driver.create(volumes[-1]), written):
             assert not self.volume_difference(
                 driver, volumes[-1], self.pattern(volumes[-1])
             )
@@ -249,13 +249,11 @@ class FailureContract(StorageErrorContract):
 
     @requires("supports_snapshots")
     def test_a_create_from_can_be_retried_while_the_first_call_runs(
-        self, driver: VolumeDriver, build: Build, steps: Steps
+        self, driver: VolumeDriver, retried: Retried
     ) -> None:
         with self.volume_with_snapshot(driver) as (origin, data, snapshot):
             volumes = [new_volume(self.size)]
-            for _ in self.retried_while_running(
-                build,
-                steps,
+            for _ in retried(
                 lambda driver: driver.create_from(volumes[-1], snapshot),
                 lambda: self.rewrite(driver, volumes[-1]),
             ):
@@ -266,16 +264,14 @@ class FailureContract(StorageErrorContract):
                 volumes.append(new_volume(self.size))
 
     def test_a_fill_can_be_retried_while_the_first_call_runs(
-        self, driver: VolumeDriver, build: Build, steps: Steps, create_volume: Create
+        self, driver: VolumeDriver, retried: Retried, create_volume: Create
     ) -> None:
         source, targets = create_volume(), [create_volume()]
         disk = driver.disk(source.id)
         self.write_pattern(driver, disk, self.pattern(source))
         if disk.kind not in self.can.fills:
             return
-        for _ in self.retried_while_running(
-            build,
-            steps,
+        for _ in retried(
             lambda driver: driver.fill(targets[-1], disk),
             lambda: self.rewrite(driver, targets[-1]),
         ):
@@ -286,12 +282,10 @@ class FailureContract(StorageErrorContract):
 
     @requires("supports_snapshots")
     def test_a_revert_can_be_retried_while_the_first_call_runs(
-        self, driver: VolumeDriver, build: Build, steps: Steps
+        self, driver: VolumeDriver, retried: Retried
     ) -> None:
         with self.volume_with_snapshot(driver) as (volume, _, snapshot):
-            for _ in self.retried_while_running(
-                build,
-                steps,
+            for _ in retried(
                 lambda driver: driver.revert(snapshot),
                 lambda: self.rewrite(driver, volume),
             ):

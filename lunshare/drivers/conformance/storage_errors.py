@@ -35,7 +35,7 @@ from lunshare.drivers.values import Snapshot, Volume
 Build = Callable[[], VolumeDriver]
 Steps = DriverSteps[VolumeDriver]
 Verb = Callable[[VolumeDriver], object]
-AfterErrors = Callable[[str, Verb], Iterator[tuple[VolumeDriver, bool]]]
+AfterErrors = Callable[..., Iterator[VolumeDriver]]
 
 _REMEDY = "override `failing_storage`"
 _VACUOUS = "let `failing_storage` fail every read and write of the storage itself"
@@ -51,12 +51,12 @@ class StorageErrorContract(KilledVolumeContract):
     def after_errors(self, build: Build, steps: Steps) -> AfterErrors:
         """A function that lets the storage fail in a verb, again and again.
 
-        It yields a new driver after the storage works again, and whether the verb
-        reported success. At first no read and no write succeeds during the verb; then
-        no write from its first step on, from its second step on, and so on.
+        It yields a new driver after the storage works again, and what failed was
+        retried. At first no read and no write succeeds during the verb; then no write
+        from its first step on, from its second step on, and so on.
         """
 
-        def trials(name: str, verb: Verb) -> Iterator[tuple[VolumeDriver, bool]]:
+        def trials(name: str, verb: Verb, retry: bool = True) -> Iterator[VolumeDriver]:
             refused, remedy = 0, _REMEDY
             for success in self._outcomes_after_errors(build, steps, verb):
                 again = build()
@@ -66,7 +66,9 @@ class StorageErrorContract(KilledVolumeContract):
                 )
                 refused += not success
                 remedy = _VACUOUS
-                yield again, success
+                if retry and not success:
+                    verb(again)
+                yield again
             if not refused:
                 self.not_tried(f"an I/O error in the middle of {name}", remedy)
 
@@ -140,13 +142,7 @@ class StorageErrorContract(KilledVolumeContract):
         self, driver: VolumeDriver, after_errors: AfterErrors, volume: Volume
     ) -> None:
         before = self.capacity_after_wipes(driver)
-
-        def create(driver: VolumeDriver) -> None:
-            driver.create(volume)
-
-        for again, success in after_errors("create", create):
-            if not success:
-                create(again)
+        for again in after_errors("create", lambda driver: driver.create(volume)):
             disk = again.disk(volume.id)
             assert again.disks() == (disk,)
             assert disk.size >= volume.size
@@ -158,7 +154,9 @@ class StorageErrorContract(KilledVolumeContract):
         self, driver: VolumeDriver, after_errors: AfterErrors, volume: Volume
     ) -> None:
         before = self.capacity_after_wipes(driver)
-        for again, _ in after_errors("create", lambda driver: driver.create(volume)):
+        for again in after_errors(
+            "create", lambda driver: driver.create(volume), False
+        ):
             self.leaves_nothing(again, volume)
             assert self.has_same_space(again.capacity(), before)
 
@@ -167,11 +165,9 @@ class StorageErrorContract(KilledVolumeContract):
     ) -> None:
         before = self.capacity_after_wipes(driver)
         volumes = [self.new_volume_with_bytes(driver)[0]]
-        for again, success in after_errors(
+        for again in after_errors(
             "delete", lambda driver: driver.delete(volumes[-1].id)
         ):
-            if not success:
-                again.delete(volumes[-1].id)
             assert again.disks() == ()
             self.wipe_deleted(again)
             assert self.has_same_space(again.capacity(), before)
@@ -188,10 +184,7 @@ class StorageErrorContract(KilledVolumeContract):
         def extend(driver: VolumeDriver) -> None:
             driver.extend(Volume(volume.id, old + MIB))
 
-        for again, success in after_errors("extend", extend):
-            if not success:
-                assert not self.volume_difference(again, volume, data)
-                extend(again)
+        for again in after_errors("extend", extend):
             disk = again.disk(volume.id)
             assert disk.size >= old + MIB
             assert not self.difference(again, disk, data)
@@ -208,12 +201,10 @@ class StorageErrorContract(KilledVolumeContract):
         snapshots = [_snapshot(volume)]
         driver.create_snapshot(snapshots[0])
         driver.delete_snapshot(snapshots[0].id)
-        for again, success in after_errors(
+        for again in after_errors(
             "create_snapshot", lambda driver: driver.create_snapshot(snapshots[-1])
         ):
             assert not self.volume_difference(again, volume, data)
-            if not success:
-                again.create_snapshot(snapshots[-1])
             assert again.snapshots() == (snapshots[-1].id,)
             self.overwrite(again, volume)
             again.revert(snapshots[-1])
@@ -230,11 +221,9 @@ class StorageErrorContract(KilledVolumeContract):
         volume, data = self.new_volume_with_bytes(driver)
         snapshots = [_snapshot(volume)]
         driver.create_snapshot(snapshots[0])
-        for again, success in after_errors(
+        for again in after_errors(
             "delete_snapshot", lambda driver: driver.delete_snapshot(snapshots[-1].id)
         ):
-            if not success:
-                again.delete_snapshot(snapshots[-1].id)
             assert again.snapshots() == ()
             assert not self.volume_difference(again, volume, data)
             snapshots.append(_snapshot(volume))
@@ -248,11 +237,9 @@ class StorageErrorContract(KilledVolumeContract):
     ) -> None:
         with self.volume_with_snapshot(driver) as (origin, data, snapshot):
             before = self.capacity_after_wipes(driver)
-            for again, success in after_errors(
+            for again in after_errors(
                 "create_from", lambda driver: driver.create_from(volume, snapshot)
             ):
-                if not success:
-                    again.create_from(volume, snapshot)
                 assert not self.volume_difference(again, volume, data)
                 assert not self.volume_difference(again, origin, data)
                 again.delete(volume.id)
@@ -267,11 +254,7 @@ class StorageErrorContract(KilledVolumeContract):
         with self.volume_with_snapshot(driver) as (volume, data, snapshot):
             disk = driver.disk(volume.id)
             self.overwrite(driver, volume)
-            for again, success in after_errors(
-                "revert", lambda driver: driver.revert(snapshot)
-            ):
-                if not success:
-                    again.revert(snapshot)
+            for again in after_errors("revert", lambda driver: driver.revert(snapshot)):
                 assert again.disks() == (disk,)
                 assert again.snapshots() == (snapshot.id,)
                 assert not self.volume_difference(again, volume, data)
@@ -285,11 +268,9 @@ class StorageErrorContract(KilledVolumeContract):
         self.write_pattern(driver, disk, data)
         if disk.kind not in self.can.fills:
             return
-        for again, success in after_errors(
+        for again in after_errors(
             "fill", lambda driver: driver.fill(targets[-1], disk)
         ):
-            if not success:
-                again.fill(targets[-1], disk)
             assert not self.volume_difference(again, targets[-1], data)
             assert not self.volume_difference(again, source, data)
             again.delete(targets[-1].id)
