@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections import Counter
 from collections.abc import Iterator
 from configparser import ConfigParser
 from importlib.metadata import EntryPoint
@@ -19,6 +20,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def sources() -> Iterator[Path]:
     yield from ROOT.glob("lunshare/**/*.py")
+
+
+def test_no_folder_has_more_than_24_files() -> None:
+    """But the kit, whose files a reader does not need together."""
+    files = Counter(file.parent for file in sources())
+    del files[ROOT / "lunshare/drivers/conformance"]
+    assert [folder for folder, count in files.items() if count > 24] == []
 
 
 def test_no_file_is_longer_than_500_lines() -> None:

@@ -10,11 +10,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lunshare.agent.db import metadata_limits, paging
+from lunshare.agent.db import paging
 from lunshare.agent.db.record_columns import RecordColumns
 from lunshare.agent.db.schema import SNAPSHOTS, VOLUMES
 from lunshare.agent.db.sqlite.engine import now
 from lunshare.agent.db.sqlite.prepared import Prepared
+from lunshare.agent.model import metadata_limits
 from lunshare.agent.model.page_rows import PageRows, fill, json_bytes
 from lunshare.agent.model.records import Page, RequestContext, Snapshot, visible
 from lunshare.agent.model.states import (

@@ -15,11 +15,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lunshare.agent.db import attachments, metadata_limits, paging, status_changes
+from lunshare.agent.db import attachments, paging, status_changes
 from lunshare.agent.db.record_columns import RecordColumns
 from lunshare.agent.db.schema import VOLUME_ATTACHMENT, VOLUME_TYPES, VOLUMES
 from lunshare.agent.db.sqlite.engine import now
 from lunshare.agent.db.sqlite.prepared import Prepared, Record, Row, named
+from lunshare.agent.model import metadata_limits
 from lunshare.agent.model.page_rows import ROW_BYTES, PageRows, fill, json_bytes
 from lunshare.agent.model.records import (
     NamedVolume,
