@@ -43,7 +43,7 @@ it is loaded, and the error names both numbers.
 from __future__ import annotations
 
 import abc
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 from lunshare.drivers import drifts
@@ -435,6 +435,11 @@ class TargetDriver(Driver):
         :raises Misconfigured: the node refused it; nothing was changed.
         """
         return True
+
+    def admit_each(self, addresses: Mapping[str, bool]) -> bool:
+        """Do the same for several addresses, by whether each is wanted."""
+        results = [self.admit(address, wish) for address, wish in addresses.items()]
+        return all(results)
 
     def admit_all(self, hosts: Collection[PortalHost]) -> tuple[str, ...]:
         """Let these hosts open connections, and no others.

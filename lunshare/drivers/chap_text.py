@@ -18,6 +18,8 @@ SECRET_LENGTH = 16
 USERNAME_LENGTH = 20
 _FIRST = string.ascii_letters
 _ALPHABET = _FIRST + string.digits
+# Two digits of the number at once, the low one first.
+_PAIRS = [low + high for high in _ALPHABET for low in _ALPHABET]
 
 
 def count(length: int) -> int:
@@ -31,6 +33,6 @@ def text(number: int, length: int) -> str:
     number, index = divmod(number, len(_FIRST))
     letters = _FIRST[index]
     while len(letters) < length:
-        number, index = divmod(number, len(_ALPHABET))
-        letters += _ALPHABET[index]
-    return letters
+        number, index = divmod(number, len(_PAIRS))
+        letters += _PAIRS[index]
+    return letters[:length]

@@ -162,13 +162,13 @@ def leave_handovers(patch: pytest.MonkeyPatch) -> None:
 
 def count_no_leaving_writer(patch: pytest.MonkeyPatch) -> None:
     """A host that is losing its write access is not a writer any more."""
-    present = access._unfenced_writers
+    present = access.unfenced_writers
 
     def without(connection: Any, volume_id: str) -> list[Any]:
         rows = present(connection, volume_id)
         return [row for row in rows if row.former_initiator is None]
 
-    patch.setattr(access, "_unfenced_writers", without)
+    patch.setattr(access, "unfenced_writers", without)
 
 
 def end_leases_too_early(patch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,7 @@ from lunshare.agent.service.attachments.handover import NewHandover
 from lunshare.agent.service.volumes.reset_status import Reset
 from lunshare.drivers.errors import DeadlineExceeded, TargetFailed
 from lunshare.drivers.fake import fake_storage
+from lunshare.drivers.targets.fake import FakeTarget
 from lunshare.drivers.values import Auth
 from tests.stands.node import (
     CTX,
@@ -73,6 +74,22 @@ def attach_all(node: Node, volume: Volume, *names: str, **more) -> list[Attachme
 
 def ids(made: list[Attachment]) -> list[str]:
     return [row.id for row in made]
+
+
+def test_all_addresses_are_admitted_and_closed_in_one_call(
+    node: Node, volume: Volume, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, real = [], FakeTarget.admit_each
+
+    def admit_each(target: FakeTarget, addresses: dict[str, bool]) -> bool:
+        calls.append(sorted(addresses.values()))
+        return real(target, addresses)
+
+    monkeypatch.setattr(FakeTarget, "admit_each", admit_each)
+    made = attach_all(node, volume)
+    node.services.batches.detach(CTX, volume.id, ids(made)[:-1])
+    assert calls == [[True] * 4, [False] * 3]
+    assert node.target().storage.admitted == {(made[-1].connector or {})["ip"]}
 
 
 def test_all_hosts_get_access_and_credentials_of_their_own(

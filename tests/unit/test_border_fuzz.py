@@ -233,7 +233,7 @@ WANTS = {
     "firewall.check": (),
     "firewall.observe": ("backend",),
     "firewall.apply": ("backend", "portals", "addresses", "networks"),
-    "firewall.admit": ("backend", "address", "wanted"),
+    "firewall.admit": ("backend", "wanted", "unwanted"),
     "firewall.remove": ("backend",),
     "lio.check": ("prefix",),
     "lio.observe": (),

@@ -136,9 +136,18 @@ def test_other_backends_keep_their_elements() -> None:
 def test_an_address_is_added_before_it_is_deleted() -> None:
     """The delete of a missing element would be refused."""
     element = "element inet lunshare hosts4-thin { 192.0.2.9 }\n"
-    assert portal_rules.one_address("thin", HOST, True) == f"add {element}"
-    text = portal_rules.one_address("thin", HOST, False)
+    assert portal_rules.some_addresses("thin", [HOST], []) == f"add {element}"
+    text = portal_rules.some_addresses("thin", [], [HOST])
     assert text == f"add {element}delete {element}"
+
+
+def test_addresses_of_both_families_are_admitted_in_one_step_each() -> None:
+    others = [ipaddress.ip_address(text) for text in ("192.0.2.10", "2001:db8::1")]
+    assert portal_rules.some_addresses("thin", [HOST, others[1]], others[:1]) == (
+        "add element inet lunshare hosts4-thin { 192.0.2.9, 192.0.2.10 }\n"
+        "add element inet lunshare hosts6-thin { 2001:db8::1 }\n"
+        "delete element inet lunshare hosts4-thin { 192.0.2.10 }\n"
+    )
 
 
 def test_names_of_sets_differ_as_names_of_backends_do() -> None:

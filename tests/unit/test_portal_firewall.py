@@ -174,6 +174,15 @@ def test_a_firewall_that_is_demanded_is_there_or_nothing_is_opened(
     target(root).check()
 
 
+def test_addresses_of_many_hosts_are_one_call(root: NodeRoot) -> None:
+    root.guards = True
+    hosts = {"192.0.2.1": True, "192.0.2.2": False, "2001:db8::1": True}
+    assert target(root).admit_each(hosts)
+    assert root.verbs == ["firewall.admit"]
+    fields = {"wanted": ["192.0.2.1", "2001:db8::1"], "unwanted": ["192.0.2.2"]}
+    assert root.called["firewall.admit"][0] == {"backend": "lvm", **fields}
+
+
 def test_switched_off_it_removes_once_what_it_has_left(root: NodeRoot) -> None:
     root.guards = True
     driver = target(root, portal_firewall=False)

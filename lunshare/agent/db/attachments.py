@@ -8,7 +8,7 @@ Only ``change_status`` writes a status.
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,6 +20,7 @@ from lunshare.agent.db.schema import (
     STATUS_TOTALS,
     VOLUME_ATTACHMENT,
     VOLUMES,
+    listed,
 )
 from lunshare.agent.db.sqlite.engine import now
 from lunshare.agent.db.sqlite.prepared import Prepared, Row
@@ -68,6 +69,8 @@ _ONE = _FIELDS.prepared(_ALL.where(_A.id == sa.bindparam("id"), _HERE))
 # The same of one project, to which an attachment belongs with its volume.
 _OWN = (VOLUMES.c.id == _A.volume_id, VOLUMES.c.project_id == paging.PROJECT)
 _OWN_ONE = _FIELDS.prepared(_ALL.where(_A.id == sa.bindparam("id"), _HERE, *_OWN))
+_LISTED = listed("names")
+_MANY = _FIELDS.prepared(_ALL.where(_A.id.in_(_LISTED), _HERE))
 _OF_VOLUME = _FIELDS.prepared(_ALL.where(_THIS, _HERE).order_by(*_AGE))
 _LEGACY = _FIELDS.prepared(
     _ALL.where(_THIS, _HERE, _A.legacy.is_not(None)).order_by(*_AGE)
@@ -81,6 +84,10 @@ _BRIEF = BRIEF.prepared(
 # which they were created; with the other one it reads every host of the volume.
 _OF_INITIATOR = _FIELDS.prepared(
     _ALL.where(_THIS, _A.initiator == sa.bindparam("initiator"), _HERE).order_by(*_AGE),
+    index="attachments_of_initiator",
+)
+_OF_INITIATORS = _FIELDS.prepared(
+    _ALL.where(_THIS, _A.initiator.in_(_LISTED), _HERE).order_by(*_AGE),
     index="attachments_of_initiator",
 )
 _WRITERS = _FIELDS.prepared(
@@ -169,8 +176,7 @@ def insert(connection: sa.Connection, *rows: Attachment) -> None:
     :raises Invalid: the volume or the node would have more than it may have.
     """
     _check_number(connection, rows[0].volume_id, len(rows))
-    for row in rows:
-        _INSERT.write(connection, _FIELDS.values(row))
+    _INSERT.write(connection, *map(_FIELDS.values, rows))
 
 
 def _check_number(connection: sa.Connection, volume_id: str, more: int) -> None:
@@ -209,16 +215,20 @@ def require(
     return existing(row, "attachment", attachment_id)
 
 
-def require_of(
-    connection: sa.Connection, volume_id: str, attachment_id: str, ctx: RequestContext
-) -> Attachment:
-    """Return one attachment of a volume, for a client.
+def require_all(
+    connection: sa.Connection, ids: Iterable[str], volume_id: str | None = None
+) -> list[Attachment]:
+    """Return attachments in this order, each once; all of them of one volume if named.
 
-    :raises NotFound: the volume has no such attachment, or is of another project.
+    :raises NotFound: one does not exist, is deleted, or is of another volume.
     """
-    row = require(connection, attachment_id, ctx)
-    own = row if row.volume_id == volume_id else None
-    return existing(own, "attachment", attachment_id)
+    names = list(dict.fromkeys(ids))
+    by_id = {
+        row.id: row
+        for row in _MANY.rows(connection, {"names": names})
+        if volume_id in (None, row.volume_id)
+    }
+    return [existing(by_id.get(ident), "attachment", ident) for ident in names]
 
 
 def page(connection: sa.Connection, page: Page) -> PageRows[Attachment]:
@@ -304,6 +314,17 @@ def of_initiator(
     """Return the complete attachments of an initiator on a volume, oldest first."""
     which = {"volume_id": volume_id, "initiator": initiator}
     return _OF_INITIATOR.rows(connection, which)
+
+
+def of_initiators(
+    connection: sa.Connection, volume_id: str, initiators: Sequence[str]
+) -> dict[str, list[Attachment]]:
+    """Return the same of several initiators, by name; also of those without any."""
+    which = {"volume_id": volume_id, "names": initiators}
+    by_name: dict[str, list[Attachment]] = {name: [] for name in initiators}
+    for row in _OF_INITIATORS.rows(connection, which):
+        by_name[str(row.initiator)].append(row)
+    return by_name
 
 
 def legacy(connection: sa.Connection, volume_id: str) -> list[Attachment]:
@@ -406,15 +427,33 @@ def change_status(
 
     ``values``: other fields of lunshare.agent.model.records.Attachment to write.
     """
+    return change_all(connection, {attachment_id: {}}, old, new, **values) == 1
+
+
+def change_all(
+    connection: sa.Connection,
+    rows: Mapping[str, Mapping[str, Any]],
+    old: Collection[AttachStatus],
+    new: AttachStatus,
+    **values: Any,
+) -> int:
+    """Do the same for many; return how many were in ``old``.
+
+    ``rows``: by id, fields of which each row has a value of its own, the same ones.
+    """
     if not all(attachment_may_change(status, new) for status in old):
         raise AssertionError(
             f"lunshare.agent.model.states has no move from {sorted(old)} to {new}"
         )
-    columns = _FIELDS.named(
-        {"status_reason": None, **values, "status": new, "updated_at": now()}
-    )
-    statement = _update(frozenset(columns), frozenset(old))
-    return statement.write(connection, {**columns, "_id": attachment_id}) == 1
+    if not rows:
+        return 0
+    values = {"status_reason": None, **values, "status": new, "updated_at": now()}
+    parameters = [
+        {**_FIELDS.named({**values, **own}), "_id": ident}
+        for ident, own in rows.items()
+    ]
+    columns = frozenset(parameters[0].keys() - {"_id"})
+    return _update(columns, frozenset(old)).write(connection, *parameters)
 
 
 def set_values(connection: sa.Connection, attachment_id: str, **values: Any) -> None:
@@ -432,12 +471,15 @@ def set_fenced(connection: sa.Connection, attachment_id: str, fence: FenceKind) 
 
 
 def remove(
-    connection: sa.Connection, attachment_id: str, old: Collection[AttachStatus]
-) -> bool:
-    """Mark a row deleted and detached, and drop what may be large in it."""
-    return change_status(
+    connection: sa.Connection, ids: Iterable[str], old: Collection[AttachStatus]
+) -> int:
+    """Mark rows deleted and detached, and drop what may be large in them.
+
+    Returns how many were in ``old``.
+    """
+    return change_all(
         connection,
-        attachment_id,
+        {ident: {} for ident in ids},
         old,
         AttachStatus.DETACHED,
         deleted=True,

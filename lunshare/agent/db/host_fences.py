@@ -10,7 +10,7 @@ from datetime import datetime
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
-from lunshare.agent.db.schema import HOST_FENCES
+from lunshare.agent.db.schema import HOST_FENCES, listed
 from lunshare.agent.db.sqlite.prepared import Prepared, Row
 from lunshare.agent.model.states import FenceKind
 
@@ -18,18 +18,14 @@ _F = HOST_FENCES.c
 # Each attach reads it: built once.
 _OF_NAMES = Prepared(
     sa.select(_F.host, _F.fence, _F.created_at)
-    .where(
-        sa.or_(_F.name == sa.bindparam("initiator"), _F.name == sa.bindparam("host"))
-    )
+    .where(_F.name.in_(listed("names")))
     .order_by(_F.created_at)
 )
 
 
-def find(
-    connection: sa.Connection, initiator: str | None, host: str | None
-) -> Sequence[Row]:
-    """Return the fences of an initiator or a host, oldest first."""
-    return _OF_NAMES.rows(connection, {"initiator": initiator, "host": host})
+def find(connection: sa.Connection, *names: str | None) -> Sequence[Row]:
+    """Return the fences of hosts and initiators of these names, oldest first."""
+    return _OF_NAMES.rows(connection, {"names": names})
 
 
 def strictest(fences: Iterable[Row]) -> FenceKind | None:

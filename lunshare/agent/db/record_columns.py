@@ -59,6 +59,7 @@ class RecordColumns(Generic[R]):
         # In the order of the record's fields, so that it can be created without names,
         # which would take half as long again.
         self._fields = attrgetter(*fields)
+        self._own_fields = attrgetter(*self._own.values())
 
     def part(self, last: str) -> RecordColumns[R]:
         """Return the columns up to the field ``last``; the others are not read."""
@@ -105,4 +106,4 @@ class RecordColumns(Generic[R]):
 
     def values(self, record: R) -> dict[str, Any]:
         """Return what the table's row of a record has, by column."""
-        return {name: getattr(record, field) for name, field in self._own.items()}
+        return dict(zip(self._own, self._own_fields(record), strict=True))

@@ -72,6 +72,12 @@ class JsonText(sa.types.TypeDecorator[Any]):
         return lambda text: orjson.loads(text) if text else None
 
 
+def listed(name: str) -> sa.Select[Any]:
+    """Return the values of a parameter that is a list; ``Prepared`` allows no other."""
+    values = sa.func.json_each(sa.bindparam(name, type_=JsonText))
+    return sa.select(values.table_valued("value").c.value)
+
+
 def _id(name: str = "id", **keywords: object) -> sa.Column[str]:
     return sa.Column(name, sa.String(36), nullable=False, **keywords)  # type: ignore[arg-type]
 

@@ -78,12 +78,17 @@ class PortalFirewall:
             except Unsupported as error:
                 raise Misconfigured("portal_firewall = true", str(error)) from error
 
-    def admit(self, address: str, wanted: bool) -> bool:
-        """See ``TargetDriver.admit``."""
+    def admit_each(self, addresses: Mapping[str, bool]) -> bool:
+        """See ``TargetDriver.admit_each``."""
         if not self.guards:
             return True
+        by_wish: dict[bool, list[str]] = {True: [], False: []}
+        for address, wanted in addresses.items():
+            by_wish[wanted].append(address)
+        more = len(addresses) * _SECONDS_OF_ADDRESS
+        fields = {"wanted": by_wish[True], "unwanted": by_wish[False]}
         try:
-            return bool(self._call("admit", address=address, wanted=wanted))
+            return bool(self._call("admit", more, **fields))
         except Unsupported:
             return False  # admit_all says it
 

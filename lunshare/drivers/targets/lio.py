@@ -8,28 +8,25 @@ lunshare.helper.lio changes the kernel's configuration, in a safe order.
 
 from __future__ import annotations
 
-import ipaddress
-import socket
 import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, replace
 from typing import Any, ClassVar
 
-import psutil
 from oslo_config import cfg
 
 from lunshare.drivers.abilities import TargetAbilities
 from lunshare.drivers.base import Root, TargetDriver
 from lunshare.drivers.drifts import Drift, DriftKind
-from lunshare.drivers.errors import InvalidValue, Misconfigured
+from lunshare.drivers.errors import Misconfigured
 from lunshare.drivers.lio import live_exports
+from lunshare.drivers.lio.own_portals import own_portal
 from lunshare.drivers.lio.portal_firewall import PortalFirewall
 from lunshare.drivers.values import (
     Connector,
     Disk,
     Export,
     LiveExport,
-    Portal,
     PortalGuard,
     PortalHost,
     Registration,
@@ -129,7 +126,7 @@ class LioTarget(TargetDriver):
             "target_secondary_ip_addresses": options["target_secondary_ip_addresses"],
         }
         self._portals = [
-            _portal_of_this_node(option, address, options["target_port"])
+            own_portal(option, address, options["target_port"])
             for option, values in addresses.items()
             for address in values
         ]
@@ -192,7 +189,10 @@ class LioTarget(TargetDriver):
         return self._firewall.guard
 
     def admit(self, address: str, wanted: bool) -> bool:
-        return self._firewall.admit(address, wanted)
+        return self.admit_each({address: wanted})
+
+    def admit_each(self, addresses: Mapping[str, bool]) -> bool:
+        return self._firewall.admit_each(addresses)
 
     def admit_all(self, hosts: Collection[PortalHost]) -> tuple[str, ...]:
         return self._firewall.admit_all(hosts)
@@ -249,39 +249,8 @@ class LioTarget(TargetDriver):
             "initiator": connector.initiator,
             "mode": connector.mode,
             "attachment_id": connector.attachment_id,
-            "auth": auth and asdict(auth),
+            "auth": auth and {"username": auth.username, "password": auth.password},
         }
-
-
-def _portal_of_this_node(option: str, address: str, port: int) -> Portal:
-    """Return the portal, on an address to which a host can log in.
-
-    :raises InvalidValue: this node does not have the address, or it is every address.
-    """
-    portal = Portal(address, port)
-    number = ipaddress.ip_address(portal.address)
-    if number.is_unspecified:
-        remedy = "hosts log in to it, so name one address of this node"
-    elif number.is_loopback or number in _addresses():
-        return portal
-    else:
-        remedy = (
-            "this node does not have it: configure it, or name one that `ip address`"
-            " shows; start after the service that adds it (network-online.target,"
-            " keepalived)"
-        )
-    raise InvalidValue(option, address, remedy)
-
-
-def _addresses() -> set[ipaddress.IPv4Address | ipaddress.IPv6Address]:
-    """Return the addresses of this node's interfaces."""
-    texts = (
-        entry.address.partition("%")[0]
-        for entries in psutil.net_if_addrs().values()
-        for entry in entries
-        if entry.family in (socket.AF_INET, socket.AF_INET6)
-    )
-    return {ipaddress.ip_address(text) for text in texts}
 
 
 def _disk(disk: Disk | None) -> dict[str, Any] | None:

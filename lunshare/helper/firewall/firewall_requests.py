@@ -63,11 +63,11 @@ _WANTED = forms.record(
     addresses=forms.many(_address, MAX_ADDRESSES),
     networks=forms.many(_network, MAX_NETWORKS),
 )
-_ONE = forms.record(
-    lambda backend, address, wanted: (backend, address, wanted),
+_SOME = forms.record(
+    lambda backend, wanted, unwanted: (backend, wanted, unwanted),
     backend=_BACKEND,
-    address=_address,
-    wanted=forms.flag,
+    wanted=forms.many(_address, MAX_ADDRESSES),
+    unwanted=forms.many(_address, MAX_ADDRESSES),
 )
 _NAMED = forms.record(lambda backend: backend, backend=_BACKEND)
 
@@ -77,10 +77,11 @@ def doors(arguments: Mapping[str, Any]) -> Doors:
     return _WANTED("", arguments)
 
 
-def one_address(arguments: Mapping[str, Any]) -> tuple[str, Address, bool]:
-    """Check the arguments of firewall.admit: a backend, an address, whether wanted."""
-    values: tuple[str, Address, bool] = _ONE("", arguments)
-    return values
+def some_addresses(
+    arguments: Mapping[str, Any],
+) -> tuple[str, tuple[Address, ...], tuple[Address, ...]]:
+    """Check the arguments of firewall.admit: a backend, who is wanted, who is not."""
+    return _SOME("", arguments)
 
 
 def backend(arguments: Mapping[str, Any]) -> str:

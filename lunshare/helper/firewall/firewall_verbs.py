@@ -92,13 +92,13 @@ class FirewallVerbs:
         seconds: float,
         is_gone: IsGone = never_gone,
     ) -> bool:
-        """Admit one address to a backend's portals, or not any more.
+        """Admit addresses to a backend's portals, or not any more.
 
         Returns False where the backend has no sets, and so no firewall: ``apply`` is
         what creates them.
         """
-        text = portal_rules.one_address(*firewall_requests.one_address(arguments))
-        return self._changed(lambda: _changed_address(text), seconds, is_gone)
+        text = portal_rules.some_addresses(*firewall_requests.some_addresses(arguments))
+        return self._changed(lambda: _changed_elements(text), seconds, is_gone)
 
     def remove(
         self,
@@ -196,7 +196,7 @@ def _apply(doors: Doors) -> list[str]:
     return _differences(before, _snapshot(doors.backend))
 
 
-def _changed_address(text: str) -> bool:
+def _changed_elements(text: str) -> bool:
     try:
         nftables.change(text)
     except NftablesFailed as error:

@@ -172,14 +172,18 @@ def _rules(backends: Sequence[str]) -> Iterable[str]:
             yield f"{portal}{backend} goto refused"
 
 
-def one_address(backend: str, address: Address, wanted: bool) -> str:
-    """Return the text that admits one address to the portals of a backend, or not."""
-    element = f"{set_name('hosts', address.version, backend)} {{ {address} }}"
+def some_addresses(
+    backend: str, wanted: Iterable[Address], unwanted: Iterable[Address]
+) -> str:
+    """Return the text that admits addresses to the portals of a backend, or not."""
     # Before Linux 6.3 only an element that exists can be deleted.
-    lines = [f"add element {TABLE} {element}"]
-    if not wanted:
-        lines.append(f"delete element {TABLE} {element}")
-    return "\n".join(lines) + "\n"
+    steps = (("add", [*wanted, *unwanted]), ("delete", [*unwanted]))
+    return "".join(
+        f"{verb} element {TABLE} {set_name('hosts', version, backend)} {{ {same} }}\n"
+        for verb, addresses in steps
+        for version in _VERSIONS
+        if (same := ", ".join(str(a) for a in addresses if a.version == version))
+    )
 
 
 def without(backend: str, others: Iterable[str]) -> str:

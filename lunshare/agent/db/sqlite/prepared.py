@@ -81,11 +81,12 @@ class Prepared:
         rows = self.rows(connection, values)
         return rows[0] if rows else None
 
-    def write(self, connection: sa.Connection, values: Mapping[str, Any]) -> int:
-        """Run an insert or an update; return how many rows it has changed."""
+    def write(self, connection: sa.Connection, *rows: Mapping[str, Any]) -> int:
+        """Run an insert or an update for each row; return how many have changed."""
         plan = self._plan(connection)
-        plan.check(values)
-        count: int = plan.run(connection, values).rowcount
+        for values in rows:
+            plan.check(values)
+        count: int = plan.run_each(connection, rows).rowcount
         return count
 
     def _plan(self, connection: sa.Connection) -> _Compiled:
@@ -143,13 +144,23 @@ class _Compiled:
 
         :raises KeyError: ``values`` lacks a parameter.
         """
+        driver: Any = connection.connection.dbapi_connection
+        return driver.execute(self._sql, self._bound(values))
+
+    def run_each(
+        self, connection: sa.Connection, rows: Iterable[Mapping[str, Any]]
+    ) -> Any:
+        """Return the cursor after the last of these rows; raise as ``run``."""
+        driver: Any = connection.connection.dbapi_connection
+        return driver.executemany(self._sql, map(self._bound, rows))
+
+    def _bound(self, values: Mapping[str, Any]) -> list[Any]:
+        """Return the parameters in the order of the SQL text; raise as ``run``."""
         all_values = {**self._own, **values}
-        bound = [
+        return [
             all_values[name] if convert is None else convert(all_values[name])
             for name, convert in self._parameters
         ]
-        driver: Any = connection.connection.dbapi_connection
-        return driver.execute(self._sql, bound)
 
     def converted(self, columns: Sequence[Any]) -> Sequence[Any]:
         """Return the values that SQLAlchemy's types have for them."""

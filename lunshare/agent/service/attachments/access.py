@@ -9,8 +9,9 @@ caller has the volume's lock, and has committed what it wants before it calls.
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from oslo_log import log
@@ -185,7 +186,7 @@ class Access:
         :raises BackendFailed: some may still be open; all say error_detaching.
         """
         with self._db.writing() as connection:
-            rows = [attachments.require(connection, ident) for ident in checks]
+            rows = attachments.require_all(connection, checks)
             for row in rows:
                 if (check := checks[row.id]) is not None:
                     check(row)
@@ -221,8 +222,7 @@ class Access:
             if isinstance(error, BackendFailed):
                 raise refusals.still_open(rows, error) from error
             raise
-        for row in rows:
-            self.end_admission(volume, row)
+        self.end_admission(volume, *rows)
         if self._backends[volume.backend].drivers.target.abilities.fences:
             return
         for row in rows:
@@ -247,18 +247,19 @@ class Access:
         if (old.connector or {}).get("ip") != (new.connector or {}).get("ip"):
             self.end_admission(volume, old)
 
-    def end_admission(self, volume: Volume, row: Attachment) -> None:
-        """Close the portals to the host, unless other rows want it there.
+    def end_admission(self, volume: Volume, *rows: Attachment) -> None:
+        """Close the portals to hosts, unless other rows want them there.
 
-        Its access is closed already; if this fails, the next reconcile repeats it.
+        Their access is closed already; if this fails, the next reconcile repeats it.
         """
         try:
-            self.admissions.update(volume.backend, row)
+            self.admissions.update(volume.backend, *rows)
         except AgentError as error:
             LOG.warning(
-                "[%s] the portals are still open to this host: attachment=%s: %s",
-                row.attached_host,
-                row.id,
+                "[%s] the portals are still open to %s: attachment=%s: %s",
+                rows[0].attached_host,
+                f"{len(rows)} hosts" if rows[1:] else "this host",
+                rows[0].id,
                 error,
             )
 
@@ -317,22 +318,28 @@ class Access:
         why: str,
     ) -> None:
         reason = why[:_MAX_REASON]
+        which: dict[str, dict[str, Any]] = {row.id: {} for row in rows}
         with self._db.writing() as connection:
-            for row in rows:
-                attachments.change_status(
-                    connection, row.id, {old}, new, status_reason=reason
-                )
+            attachments.change_all(connection, which, {old}, new, status_reason=reason)
 
 
 def read_wanted(connection: Connection, volume_id: str, only: str | None) -> Wanted:
     """Return the access that the volume's rows ask for, of one initiator or of all."""
     if only is None:
         return wanted_state.of_volume(attachments.of_volume(connection, volume_id))
-    return wanted_state.of_initiator(
-        only,
-        attachments.of_initiator(connection, volume_id, only),
-        others=lambda: attachments.any_wanted(connection, volume_id),
-    )
+    return read_parts(connection, volume_id, [only])[only]
+
+
+def read_parts(
+    connection: Connection, volume_id: str, initiators: Sequence[str]
+) -> dict[str, Wanted]:
+    """Return what each of these initiators wants alone."""
+    rows_of = attachments.of_initiators(connection, volume_id, initiators)
+    is_wanted = functools.cache(partial(attachments.any_wanted, connection, volume_id))
+    return {
+        name: wanted_state.of_initiator(name, rows, others=is_wanted)
+        for name, rows in rows_of.items()
+    }
 
 
 def allowed_mode(
@@ -377,38 +384,12 @@ class ModeDecision:
 
     @functools.cached_property
     def _present(self) -> list[Attachment]:
-        return _unfenced_writers(self._connection, self._volume.id)
+        return unfenced_writers(self._connection, self._volume.id)
 
     @functools.cached_property
     def _is_handed_over(self) -> bool:
         state = write_fences.handover(self._connection, self._volume.id)
         return write_fences.is_open(state)
-
-
-def lowered_mode(
-    connection: Connection,
-    volume: Volume,
-    row: Attachment,
-    mode: Mode,
-    *,
-    asked: bool,
-    leaving: Collection[str] = (),
-) -> Mode:
-    """Return what ``allowed_mode`` does, for a step of a handover.
-
-    ``leaving``: ids of attachments that do not count, since they will not be rw then.
-
-    :raises Conflict: it is rw, has been asked for, and the policy does not allow it.
-    """
-    policy = read_policy(connection, volume)
-    if policy is None:
-        return mode
-
-    def present() -> list[Attachment]:
-        rows = _unfenced_writers(connection, volume.id)
-        return [other for other in rows if other.id not in leaving]
-
-    return writers_policy.lower(policy, row, mode, present, asked=asked)
 
 
 def check_writers(connection: Connection, volume: Volume) -> None:
@@ -419,13 +400,14 @@ def check_writers(connection: Connection, volume: Volume) -> None:
     policy = read_policy(connection, volume)
     if policy is None:
         return
-    present = _unfenced_writers(connection, volume.id)
+    present = unfenced_writers(connection, volume.id)
     rows = writers_policy.excluded(policy, present)
     if rows:
         raise refusals.writers_in_the_way(volume.id, rows)
 
 
-def _unfenced_writers(connection: Connection, volume_id: str) -> list[Attachment]:
+def unfenced_writers(connection: Connection, volume_id: str) -> list[Attachment]:
+    """Return the attachments of a volume whose hosts may be writing."""
     rows = attachments.writers(connection, volume_id)
     return [row for row in rows if not row.is_fenced]
 
@@ -469,23 +451,19 @@ def _start_delete(
     connection: Connection, rows: Sequence[Attachment]
 ) -> tuple[Volume, Wanted]:
     """Write that no access is wanted. Return what these initiators still want."""
-    for row in rows:
-        attachments.change_status(
-            connection, row.id, _DELETABLE, AttachStatus.DETACHING
-        )
+    which: dict[str, dict[str, Any]] = {row.id: {} for row in rows}
+    attachments.change_all(connection, which, _DELETABLE, AttachStatus.DETACHING)
     volume = volumes.require_row(connection, rows[0].volume_id)
     initiators = dict.fromkeys(name for row in rows for name in row.initiators)
-    return volume, wanted_state.of_initiators(
-        {name: read_wanted(connection, volume.id, name) for name in initiators}
-    )
+    parts = read_parts(connection, volume.id, list(initiators))
+    return volume, wanted_state.of_initiators(parts)
 
 
 def _delete_rows(
     connection: Connection, rows: Sequence[Attachment], old: frozenset[AttachStatus]
 ) -> list[Attachment]:
     """Delete rows of one volume; return attachments that it still has."""
-    for row in rows:
-        attachments.remove(connection, row.id, old)
     if not rows:
         return []
+    attachments.remove(connection, [row.id for row in rows], old)
     return attachments.brief_of_volume(connection, rows[0].volume_id, _MAX_REMAINING)

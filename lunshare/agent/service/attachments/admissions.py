@@ -3,8 +3,8 @@
 """Which addresses may open a connection to a backend's portals: those of its hosts.
 
 It is a function of the rows, as the access itself is: an address is admitted while any
-wanted attachment of the backend has it. Who changes a row calls ``update`` afterwards;
-it reads the rows and sets the address accordingly, under a lock of that address.
+wanted attachment of the backend has it. Who changes rows calls ``update`` afterwards;
+it reads the rows and sets the addresses accordingly, under the locks of these.
 """
 
 from __future__ import annotations
@@ -29,24 +29,29 @@ class Admissions:
         self._db, self._backends = db, backends
         self._locks = [threading.Lock() for _ in range(_LOCKS)]
 
-    def update(self, backend: str, row: Attachment) -> None:
-        """Admit the address of a row's host while any row of the backend wants it.
+    def update(self, backend: str, *rows: Attachment) -> None:
+        """Admit the addresses of hosts while any row of the backend wants them.
 
-        Before its access is opened, and after it was closed. Can be repeated.
+        Before their access is opened, and after it was closed. Can be repeated.
 
-        :raises BackendFailed: the address is as it was.
+        :raises BackendFailed: the addresses are as they were.
         """
-        address = host_address((row.connector or {}).get("ip"))
-        node_backend = self._backends.find(backend)
-        if address is None or node_backend is None:
+        sent = {host_address((row.connector or {}).get("ip")) for row in rows}
+        addresses, node_backend = list(filter(None, sent)), self._backends.find(backend)
+        if not addresses or node_backend is None:
             return
         if not node_backend.drivers.target.guards_portals:
             return
-        with self._locks[hash(address) % _LOCKS]:
+        with contextlib.ExitStack() as stack:
+            for number in sorted({hash(address) % _LOCKS for address in addresses}):
+                stack.enter_context(self._locks[number])
             with self._db.reading() as connection:
-                wanted = attachments.any_at_address(connection, backend, address)
+                wishes = {
+                    address: attachments.any_at_address(connection, backend, address)
+                    for address in addresses
+                }
             with node_backend.for_request() as drivers:
-                is_there = drivers.target.admit(address, wanted)
+                is_there = drivers.target.admit_each(wishes)
         if not is_there:
             self.apply(backend)
 

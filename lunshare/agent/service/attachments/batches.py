@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 import orjson
 from oslo_log import log
 
-from lunshare.agent.db import attachments, volumes
+from lunshare.agent.db import attachments, host_fences, volumes
 from lunshare.agent.db.sqlite.engine import Connection, Database, now
 from lunshare.agent.model.errors import AgentError, Conflict, Invalid
 from lunshare.agent.model.records import (
@@ -38,7 +38,8 @@ from lunshare.agent.service.attachments import connectors, wanted_state
 from lunshare.agent.service.attachments.access import (
     Access,
     ModeDecision,
-    read_wanted,
+    check_not_fenced,
+    read_parts,
 )
 from lunshare.agent.service.attachments.connectors import with_secrets
 from lunshare.agent.service.attachments.service import Attachments, claim, new_row
@@ -92,12 +93,8 @@ class Batches:
                 earlier = _find_earlier(connection, ctx, new)
                 if earlier is None:
                     volume, rows = self._start(connection, ctx, new, refusal)
-                    accesses = {
-                        str(row.initiator): read_wanted(
-                            connection, volume.id, row.initiator
-                        )
-                        for row in rows
-                    }
+                    names = [str(row.initiator) for row in rows]
+                    accesses = read_parts(connection, volume.id, names)
             if earlier is None:
                 earlier = self._open(volume, rows, accesses)
         return [with_secrets(row) for row in earlier]
@@ -121,10 +118,7 @@ class Batches:
         """
         with self._db.reading() as connection:
             volumes.require_row(connection, volume_id, ctx)
-            rows = [
-                attachments.require_of(connection, volume_id, ident, ctx)
-                for ident in dict.fromkeys(attachment_ids)
-            ]
+            rows = attachments.require_all(connection, attachment_ids, volume_id)
         checks = {row.id: self._gate.check_detach(ctx, row) for row in rows}
         with self._locks.volume(volume_id, f"the detach of {len(rows)} hosts"):
             if not force:
@@ -141,12 +135,19 @@ class Batches:
         """Write the rows."""
         volume = claim(connection, ctx, new.volume_id, refusal)
         decision, ids = ModeDecision(connection, volume), _keyed_ids(ctx, new)
-        first = new_row(ctx, volume, NewAttachment(volume.id, mode=new.mode))
-        rows: Rows = []
+        reserved, rows = NewAttachment(volume.id, mode=new.mode), list[Attachment]()
+        names = [host.initiator for host in new.hosts]
+        rows_of = attachments.of_initiators(connection, volume.id, names)
+        fences = host_fences.find(
+            connection, *names, *(host.host for host in new.hosts)
+        )
         for index, host in enumerate(new.hosts):
             with _named(index, host):
-                row = replace(first, id=ids.id(index))
-                row = self._single.intend(connection, volume, row, host, decision)
+                if fences:
+                    check_not_fenced(connection, "connector", host.initiator, host.host)
+                row = new_row(ctx, volume, reserved, ids.id(index))
+                same = rows_of[host.initiator]
+                row = self._single.intend(volume, row, host, decision, same)
             decision.add(row)
             rows.append(row)
         attachments.insert(connection, *rows)
@@ -157,8 +158,7 @@ class Batches:
     def _open(self, volume: Volume, rows: Rows, accesses: Mapping[str, Wanted]) -> Rows:
         """Open the access of all rows, or of none."""
         try:
-            for row in rows:
-                self._access.admissions.update(volume.backend, row)
+            self._access.admissions.update(volume.backend, *rows)
             self._access.apply(volume, wanted=wanted_state.of_initiators(accesses))
             hosts = [(row, accesses[str(row.initiator)]) for row in rows]
             infos = self._access.connection_infos(volume, hosts)
@@ -173,8 +173,7 @@ class Batches:
                 for row, info in zip(rows, infos, strict=True)
             ]
             with self._db.writing() as connection:
-                for row in opened:
-                    _write_open(connection, row)
+                _write_open(connection, opened)
         except Exception:
             self._take_back(rows)
             raise
@@ -258,7 +257,7 @@ def _find_earlier(
                 f" {new.key} is {row.status} since; give a new key to attach these"
                 " hosts again"
             )
-    return [attachments.require(connection, row.id) for row in stored]
+    return attachments.require_all(connection, [row.id for row in stored])
 
 
 def _not_taken_back(new: NewBatch) -> Conflict:
@@ -269,16 +268,17 @@ def _not_taken_back(new: NewBatch) -> Conflict:
     )
 
 
-def _write_open(connection: Connection, row: Attachment) -> None:
-    attachments.change_status(
-        connection,
-        row.id,
-        {AttachStatus.ATTACHING},
-        row.status,
-        connection_info=row.connection_info,
-        attach_time=row.attach_time,
-        answered=row.answered,
-    )
+def _write_open(connection: Connection, rows: Rows) -> None:
+    changed = {
+        row.id: {
+            "connection_info": row.connection_info,
+            "attach_time": row.attach_time,
+            "answered": row.answered,
+        }
+        for row in rows
+    }
+    old, new = {AttachStatus.ATTACHING}, AttachStatus.ATTACHED
+    attachments.change_all(connection, changed, old, new)
 
 
 def _check_once(hosts: Sequence[HostConnector]) -> None:

@@ -126,10 +126,8 @@ class Handovers:
             if asked.items() <= former.items():
                 return  # the same request: it goes on
             raise refusals.handover_pending(new.volume_id)
-        require_of = attachments.require_of
-        follower = require_of(connection, new.volume_id, new.to, ctx)
-        if new.source is not None:
-            require_of(connection, new.volume_id, new.source, ctx)
+        named = [new.to, *filter(None, [new.source])]
+        follower, *_ = attachments.require_all(connection, named, new.volume_id)
         rows = attachments.writers(connection, new.volume_id)
         leaving = [row for row in rows if _leaves(row, new)]
         ids = [row.id for row in leaving]

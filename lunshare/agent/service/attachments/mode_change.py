@@ -22,14 +22,19 @@ from lunshare.agent.model.errors import AgentError, BackendFailed, Invalid
 from lunshare.agent.model.lease_records import NewLease
 from lunshare.agent.model.records import Attachment, Mode, RequestContext, Volume
 from lunshare.agent.model.states import WANTED
-from lunshare.agent.service.attachments import lease_terms, refusals, wanted_state
+from lunshare.agent.service.attachments import (
+    lease_terms,
+    refusals,
+    wanted_state,
+    writers_policy,
+)
 from lunshare.agent.service.attachments.access import (
     Access,
     allowed_mode,
     available_volume,
     check_not_fenced,
-    lowered_mode,
     read_policy,
+    unfenced_writers,
 )
 from lunshare.agent.service.attachments.connectors import with_secrets
 from lunshare.agent.service.jobs.job_runner import JobRunner
@@ -189,9 +194,11 @@ class ModeChanges:
         volume = _check(self._access, connection, row, mode)
         if volume.readonly:
             raise refusals.readonly(row)
-        lowered_mode(
-            connection, volume, row, mode, asked=True, leaving={*leaving, row.id}
-        )
+        policy, losing = read_policy(connection, volume), {*leaving, row.id}
+        if policy is not None:
+            rows = unfenced_writers(connection, volume.id)
+            present = [other for other in rows if other.id not in losing]
+            writers_policy.lower(policy, row, mode, lambda: present, asked=True)
         return volume
 
     def start_promotion(

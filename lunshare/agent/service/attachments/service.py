@@ -229,7 +229,9 @@ class Attachments:
             the volume's writers policy does not allow it.
         """
         decision = ModeDecision(connection, volume)
-        intent = self.intend(connection, volume, row, connector, decision)
+        _check_connector(connection, connector)
+        same = attachments.of_initiator(connection, volume.id, connector.initiator)
+        intent = self.intend(volume, row, connector, decision, same)
         if is_new:
             attachments.insert(connection, intent)
             return intent
@@ -242,26 +244,23 @@ class Attachments:
 
     def intend(
         self,
-        connection: Connection,
         volume: Volume,
         row: Attachment,
         connector: HostConnector,
         decision: ModeDecision,
+        same: Rows,
     ) -> Attachment:
-        """Return the row with the access that is wanted; raise as ``start_attach``."""
+        """Return the row with the access that is wanted; raise as ``start_attach``.
+
+        ``same``: the attachments of its initiator, whose host is not fenced.
+        """
         self._access.check_initiator(volume, connector)
         self._access.check_address(volume, connector)
-        _check_connector(connection, connector)
         initiator = connector.initiator
-        same = attachments.of_initiator(connection, row.volume_id, initiator)
-        mode = _opened_mode(volume, row, connector, decision)
         former_initiator = None if row.initiator == initiator else row.initiator
-        self._access.check_support(volume, mode, former_initiator)
-        other = wanted_state.find_other_mode(same, row.id, mode)
-        if other is not None and not self._widen:
-            raise refusals.mixed_modes(other, mode)
         username, password = wanted_state.credentials(same)
-        return replace(
+        mode = wanted_state.choose_open_mode(volume, row.mode, connector.mode)
+        intent = replace(
             row,
             status=AttachStatus.ATTACHING,
             mode=mode,
@@ -279,6 +278,13 @@ class Attachments:
             fence=None,
             fenced_at=None,
         )
+        is_asked = _has_asked(row, connector, mode)
+        mode = decision.allowed_mode(intent, mode, asked=is_asked)
+        self._access.check_support(volume, mode, former_initiator)
+        other = wanted_state.find_other_mode(same, row.id, mode)
+        if other is not None and not self._widen:
+            raise refusals.mixed_modes(other, mode)
+        return intent if mode is intent.mode else replace(intent, mode=mode)
 
     def delete_failed(self, row: Attachment) -> None:
         """Delete a row whose id no client knows, when nothing is open."""
@@ -439,10 +445,12 @@ def claim(
     return volume
 
 
-def new_row(ctx: RequestContext, volume: Volume, new: NewAttachment) -> Attachment:
-    """Return a row that reserves a volume, with an id of its own."""
+def new_row(
+    ctx: RequestContext, volume: Volume, new: NewAttachment, ident: str | None = None
+) -> Attachment:
+    """Return a row that reserves a volume, with this id or one of its own."""
     return Attachment(
-        id=str(uuid.uuid4()),
+        id=ident or str(uuid.uuid4()),
         volume_id=volume.id,
         status=AttachStatus.ATTACHING if new.legacy else AttachStatus.RESERVED,
         mode=wanted_state.choose_mode(volume, new.mode),
@@ -460,22 +468,13 @@ def _check_connector(connection: Connection, connector: HostConnector) -> None:
     check_not_fenced(connection, "connector", connector.initiator, connector.host)
 
 
-def _opened_mode(
-    volume: Volume, row: Attachment, connector: HostConnector, decision: ModeDecision
-) -> Mode:
-    """Return the mode in which a row is opened to the host of a connector.
+def _has_asked(row: Attachment, connector: HostConnector, mode: Mode) -> bool:
+    """Whether a client has named the mode in which a row is opened.
 
     A row that was open before has the mode that was decided then.
-
-    :raises Conflict: rw was asked for, and the writers policy does not allow it.
     """
-    mode = wanted_state.choose_open_mode(volume, row.mode, connector.mode)
     is_new = row.status is AttachStatus.RESERVED
-    asked = (connector.mode, row.mode if is_new else None)
-    opened = replace(
-        row, attached_host=connector.host, initiator=connector.initiator, mode=mode
-    )
-    return decision.allowed_mode(opened, mode, asked=mode in asked)
+    return mode in (connector.mode, row.mode if is_new else None)
 
 
 def _check_completion(connection: Connection, attachment_id: str) -> None:

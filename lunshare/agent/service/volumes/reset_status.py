@@ -140,7 +140,7 @@ class StatusResetter:
                 self._check_closed(row.id)
                 with self._db.writing() as connection:
                     failed = AttachStatus.ERROR_DETACHING
-                    attachments.remove(connection, row.id, {failed})
+                    attachments.remove(connection, [row.id], {failed})
         LOG.warning(
             "[%s] attachment detached by force: attachment=%s",
             row.attached_host,

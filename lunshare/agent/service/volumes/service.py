@@ -224,7 +224,7 @@ class Volumes:
                 raise wrong_status(volume, "deleted by force", "in no operation")
             for row in attachments.of_volume(connection, volume_id):
                 if is_unopened(row):
-                    attachments.remove(connection, row.id, {row.status})
+                    attachments.remove(connection, [row.id], {row.status})
             if not status_changes.change_status(
                 connection,
                 volume,
