@@ -15,6 +15,8 @@ from tests.stands.waiting import until
 
 NETWORK, NETWORK6 = "10.231.8", "fd00:231:8:"
 HOSTS = ("alpha", "beta", "gamma")
+#: Machines without a disk, of which the cluster has the network only (diskless.py).
+DISKLESS = ("thin1", "thin2", "thin3")
 #: Programs of this machine, which is the same Debian.
 BORROW = ("python", "-m", "tests.lab.borrow", "--missing=/usr", "--")
 _BOOT_SECONDS = 600.0
@@ -64,11 +66,13 @@ class Cluster:
             name: Host(name, number, directory)
             for number, name in enumerate(HOSTS, start=21)
         }
+        self.diskless = {name: n for n, name in enumerate(DISKLESS, start=31)}
 
     def __enter__(self) -> Cluster:
         guests = (self.node, *self.hosts.values())
         with self._stack, step("start a storage node and three hosts"):
-            build_network("cluster", f"{NETWORK}.1", [each.name for each in guests])
+            names = [*(each.name for each in guests), *self.diskless]
+            build_network("cluster", f"{NETWORK}.1", names)
             for guest in guests:
                 self._stack.callback(guest.kill)
             self.node.boot(
@@ -98,6 +102,10 @@ class Cluster:
     def lunshare(self, *words: str) -> str:
         """Run the command on the node; its output."""
         return self.node.must("lunshare", *words)
+
+    def digest(self, volume_id: str) -> str:
+        """The hash of a volume's disk, read on the node."""
+        return self.node.must("sha256sum", f"/dev/lunshare/volume-{volume_id}")
 
     def share(self, name: str, size: int, **modes: Iterable[str]) -> Volume:
         """Create a volume of ``size`` GiB and give it to these hosts: rw, ro."""
