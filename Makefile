@@ -123,7 +123,7 @@ fleet-releases: $(VENV)/.ready ## seven minutes: the same with the two releases 
 fleet: $(VENV)/.ready ## half an hour, as root: a stock Cinder, and two nodes with LVM and LIO in quick guests of the lab
 	tests/fleet_nodes/run
 
-cluster: $(VENV)/.ready ## some minutes, as root: OCFS2 and multipath on three hosts of one node, in quick guests of the lab
+cluster: $(VENV)/.ready ## some minutes, as root: OCFS2 and multipath on three hosts of one node, machines that start from its disk, in quick guests of the lab
 	tests/cluster/run
 
 prometheus: $(VENV)/.ready ## a real Prometheus with the metrics of a daemon and the shipped alerts

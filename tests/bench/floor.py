@@ -37,6 +37,23 @@ def bare(acl: str, lun: str) -> None:
     _map(acl, lun)
 
 
+def close_safely(acl: str) -> None:
+    """Undo either, with what a detach writes and reads, and no more.
+
+    The LUN is protected, logins are refused, and it is read that no session was ended
+    by force and none is there, before the LUN is taken away and after it.
+    """
+    _write(acl + "/lun_0/write_protect", "1")
+    _write(acl + "/attrib/authentication", "1")
+    _write(acl + "/auth/userid", "NULL")
+    for name in ("/cmdsn_depth", "/info"):
+        _read(acl + name)
+    os.unlink(acl + "/lun_0/lun")
+    os.rmdir(acl + "/lun_0")
+    _read(acl + "/info")
+    os.rmdir(acl)
+
+
 def close(acl: str) -> None:
     """Undo either."""
     os.unlink(acl + "/lun_0/lun")
@@ -54,6 +71,14 @@ def _map(acl: str, lun: str) -> None:
     os.mkdir(acl + "/lun_0")
     os.symlink(lun, acl + "/lun_0/lun")
     _write(acl + "/lun_0/write_protect", "0")
+
+
+def _read(path: str) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(descriptor, 4096)
+    finally:
+        os.close(descriptor)
 
 
 def _write(path: str, value: str) -> None:

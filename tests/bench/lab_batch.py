@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
 
@@ -31,6 +31,12 @@ _PORT = 8776
 _SOCKET = "/run/lunshare/helper.sock"
 _HOSTS, _CHUNK = 1000, 500
 _ROUNDS, _SINGLES, _RESTARTS = 5, 10, 3
+
+_BASES = {
+    "first": "that of the first",
+    "unfirst": "that of the first",
+    "unread": "the floor with its reads",
+}
 
 Times = dict[str, list[float]]
 
@@ -70,8 +76,8 @@ class Crowd:
         opened = timed(lambda: ids.append(self.api.attach(self.volume, "one", "rw")))
         return opened, timed(lambda: self.api.detach(ids[0]))
 
-    def raw(self) -> tuple[float, float]:
-        """Seconds of the floor's writes for a thousand hosts, and of the removal."""
+    def raw(self, close: Callable[[str], None]) -> tuple[float, float]:
+        """Seconds of the floor's writes for a thousand hosts, and of a removal."""
         acl, lun = floor.acl_of(self.volume)
         acls = [f"{acl}-{number}" for number in range(_HOSTS)]
 
@@ -81,7 +87,7 @@ class Crowd:
 
         def closed() -> None:
             for path in acls:
-                floor.close(path)
+                close(path)
 
         return timed(opened), timed(closed)
 
@@ -139,7 +145,8 @@ def _figures(crowd: Crowd) -> Iterator[Figure]:
         crowd.api.fresh()
         for _ in range(_SINGLES):
             keep(**dict(zip(("first", "unfirst"), crowd.single(), strict=True)))
-        keep(**dict(zip(("raw", "unraw"), crowd.raw(), strict=True)))
+        for name, close in (("unraw", floor.close), ("unread", floor.close_safely)):
+            keep(**dict(zip(("raw", name), crowd.raw(close), strict=True)))
         keep(many=timed(crowd.attach))
         crowd.api.fresh()
         for _ in range(_SINGLES):
@@ -163,6 +170,7 @@ def _of(times: Times) -> Iterator[Figure]:
         "raw": "configfs floor, the writes of 1,000 hosts rw",
         "many": "attach of 1,000 hosts rw over HTTP",
         "unraw": "configfs floor, removal of 1,000 hosts",
+        "unread": "configfs floor, removal of 1,000 hosts with the reads of a detach",
         "unmany": "detach of 1,000 hosts over HTTP",
         "start": "first reconcile of a node without its target, one host",
         "restart": "first reconcile of a node without its target, 1,001 hosts",
@@ -179,11 +187,12 @@ def _of(times: Times) -> Iterator[Figure]:
     for name, base, most in (
         ("many", "raw", None),
         ("unmany", "unraw", None),
+        ("unmany", "unread", None),
         ("restarted", "raw", 1.5),
         ("beside", "first", 1.25),
         ("unbeside", "unfirst", 1.25),
     ):
-        other = "that of the first" if base.endswith("first") else "the floor"
+        other = _BASES.get(base, "the floor")
         ratio = middle[name] / middle[base]
         yield Figure(f"{words[name]}, times {other}", ratio, "", most=most)
 

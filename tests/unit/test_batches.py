@@ -76,6 +76,19 @@ def ids(made: list[Attachment]) -> list[str]:
     return [row.id for row in made]
 
 
+def test_a_target_that_is_made_anew_has_few_lines_in_the_log(
+    node: Node, volume: Volume, caplog: pytest.LogCaptureFixture
+) -> None:
+    attach_all(node, volume, *(f"host{number}" for number in range(30)))
+    node.target().remove(volume.id)
+    changed = node.assembly.reconcile.run().changed
+    assert len(changed) >= 30
+    texts = [record.getMessage() for record in caplog.records]
+    lines = [text for text in texts if text.startswith("reconcile changed: volume")]
+    assert len(lines) == 21
+    assert lines[-1].endswith(f"volume {volume.id}: {len(changed) - 20} more")
+
+
 def test_all_addresses_are_admitted_and_closed_in_one_call(
     node: Node, volume: Volume, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,8 +69,7 @@ _ONE = _FIELDS.prepared(_ALL.where(_A.id == sa.bindparam("id"), _HERE))
 # The same of one project, to which an attachment belongs with its volume.
 _OWN = (VOLUMES.c.id == _A.volume_id, VOLUMES.c.project_id == paging.PROJECT)
 _OWN_ONE = _FIELDS.prepared(_ALL.where(_A.id == sa.bindparam("id"), _HERE, *_OWN))
-_LISTED = listed("names")
-_MANY = _FIELDS.prepared(_ALL.where(_A.id.in_(_LISTED), _HERE))
+_MANY = _FIELDS.prepared(_ALL.where(_A.id.in_(listed("names")), _HERE))
 _OF_VOLUME = _FIELDS.prepared(_ALL.where(_THIS, _HERE).order_by(*_AGE))
 _LEGACY = _FIELDS.prepared(
     _ALL.where(_THIS, _HERE, _A.legacy.is_not(None)).order_by(*_AGE)
@@ -82,12 +81,8 @@ _BRIEF = BRIEF.prepared(
 )
 # Named, since SQLite takes either this index or attachments_of_volume, by the order in
 # which they were created; with the other one it reads every host of the volume.
-_OF_INITIATOR = _FIELDS.prepared(
-    _ALL.where(_THIS, _A.initiator == sa.bindparam("initiator"), _HERE).order_by(*_AGE),
-    index="attachments_of_initiator",
-)
 _OF_INITIATORS = _FIELDS.prepared(
-    _ALL.where(_THIS, _A.initiator.in_(_LISTED), _HERE).order_by(*_AGE),
+    _ALL.where(_THIS, _A.initiator.in_(listed("names")), _HERE).order_by(*_AGE),
     index="attachments_of_initiator",
 )
 _WRITERS = _FIELDS.prepared(
@@ -149,11 +144,6 @@ _FORGET = sa.delete(VOLUME_ATTACHMENT).where(
 # attachments_of_volume, and read every host of the volume.
 _UNANSWERED = _FIELDS.prepared(
     _ALL.where(_THIS, _A.answered == sa.false()).order_by(*_AGE)
-)
-_ANSWER = (
-    sa.update(VOLUME_ATTACHMENT)
-    .where(_A.id == sa.bindparam("_id"))
-    .values(answered=True)
 )
 
 COLUMNS: Mapping[str, sa.ColumnElement[Any]] = {
@@ -312,8 +302,7 @@ def of_initiator(
     connection: sa.Connection, volume_id: str, initiator: str
 ) -> list[Attachment]:
     """Return the complete attachments of an initiator on a volume, oldest first."""
-    which = {"volume_id": volume_id, "initiator": initiator}
-    return _OF_INITIATOR.rows(connection, which)
+    return of_initiators(connection, volume_id, [initiator])[initiator]
 
 
 def of_initiators(
@@ -362,7 +351,8 @@ def forget(connection: sa.Connection, ids: Sequence[str]) -> None:
 
 def mark_answered(connection: sa.Connection, ids: Sequence[str]) -> None:
     """Note that the clients have had time to receive these attachments."""
-    connection.execute(_ANSWER, [{"_id": attachment_id} for attachment_id in ids])
+    rows = [{"answered": True, "_id": attachment_id} for attachment_id in ids]
+    _update(frozenset({"answered"})).write(connection, *rows)
 
 
 def writers(connection: sa.Connection, volume_id: str) -> list[Attachment]:
@@ -439,7 +429,7 @@ def change_all(
 ) -> int:
     """Do the same for many; return how many were in ``old``.
 
-    ``rows``: by id, fields of which each row has a value of its own, the same ones.
+    ``rows``: by id, the fields of which each row has its own value.
     """
     if not all(attachment_may_change(status, new) for status in old):
         raise AssertionError(
@@ -448,19 +438,16 @@ def change_all(
     if not rows:
         return 0
     values = {"status_reason": None, **values, "status": new, "updated_at": now()}
-    parameters = [
-        {**_FIELDS.named({**values, **own}), "_id": ident}
-        for ident, own in rows.items()
-    ]
-    columns = frozenset(parameters[0].keys() - {"_id"})
-    return _update(columns, frozenset(old)).write(connection, *parameters)
+    rows = {ident: _FIELDS.named({**values, **own}) for ident, own in rows.items()}
+    statement = _update(frozenset(next(iter(rows.values()))), frozenset(old))
+    parameters = ({**row, "_id": ident} for ident, row in rows.items())
+    return statement.write(connection, *parameters)
 
 
 def set_values(connection: sa.Connection, attachment_id: str, **values: Any) -> None:
     """Write fields other than the status."""
     columns = _FIELDS.named({**values, "updated_at": now()})
-    statement = _update(frozenset(columns))
-    statement.write(connection, {**columns, "_id": attachment_id})
+    _update(frozenset(columns)).write(connection, {**columns, "_id": attachment_id})
 
 
 def set_fenced(connection: sa.Connection, attachment_id: str, fence: FenceKind) -> None:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import wait
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from oslo_log import log
 
@@ -42,6 +43,8 @@ from lunshare.agent.volume_locks import VolumeLocks
 LOG = log.getLogger(__name__)
 
 _RECOVERY_SECONDS = 3.0
+#: Lines for one volume: a target that is made anew has three changes a host.
+_MOST_LOGGED = 20
 
 Progress = Callable[[int, int], None]
 #: Gets how many differences were changed, how many could not be, and the seconds.
@@ -200,8 +203,12 @@ class Reconciler:
 
         That has a line in the log from when it was found.
         """
-        for sentence in result.changed:
-            LOG.warning("reconcile changed: %s", sentence)
+        for subject, sentences in groupby(result.changed, _subject):
+            changes = list(sentences)
+            for sentence in changes[:_MOST_LOGGED]:
+                LOG.warning("reconcile changed: %s", sentence)
+            if (more := len(changes) - _MOST_LOGGED) > 0:
+                LOG.warning("reconcile changed: %s: %s more", subject, more)
         for sentence in result.failed:
             LOG.error("reconcile failed: %s", sentence)
         drift, foreign = self._verifier.remaining()
@@ -211,6 +218,10 @@ class Reconciler:
                 LOG.warning("reconcile did not touch: %s", sentence)
         failed = tuple(sorted({*result.failed, *drift}))
         self._node.note_reconciled(failed, unknown)
+
+
+def _subject(sentence: str) -> str:
+    return sentence.partition(": ")[0]
 
 
 def _is_unanswered(row: Attachment) -> bool:
