@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import psutil
@@ -208,7 +208,7 @@ class Node:
         connectors = tuple(self.connector(k, m) for k, m in modes.items())
         return Export(self.id, self.disk, connectors, self.reservations)
 
-    def apply(self, only: str | None = None, **modes: str) -> tuple[str, ...]:
+    def apply(self, only: Iterable[str] | None = None, **modes: str) -> tuple[str, ...]:
         """``apply(a="rw", b="ro")``; ``only="ab"`` considers these hosts only."""
         scope = None if only is None else {initiator(host) for host in only}
         return self.driver.apply(self.export(**modes), only=scope)

@@ -92,8 +92,8 @@ def tag(acl: str) -> str:
 
 
 def in_session(acl: str) -> bool:
-    """Whether the host is logged in."""
-    return not read(acl + "/info").startswith(_NO_SESSION)
+    """Whether the host is logged in, or has no ACL."""
+    return not read_or_empty(acl + "/info").startswith(_NO_SESSION)
 
 
 def session(acl: str) -> int:
@@ -141,6 +141,11 @@ def is_stuck(acl: str) -> bool:
 def keep(acl: str, why: str) -> None:
     """Refuse every login of an ACL without a LUN. ``grant`` can use it again."""
     _refuse_logins(acl)
+    note_kept(acl, why)
+
+
+def note_kept(acl: str, why: str) -> None:
+    """Note that an ACL without a LUN, whose logins are refused, stays."""
     write(acl + "/tag", f"{_KEPT}{why})")
 
 
@@ -166,6 +171,18 @@ def close(acl: str, lock: TimedLock) -> bool:
         write(acl + "/tag", _FENCING)
     _end_and_unmap(acl, lock)
     return True
+
+
+def close_idle(acl: str) -> bool:
+    """Refuse logins, and unmap a host without a session; False if it has one after all.
+
+    No command of such a host is in progress, and none can come.
+    """
+    _refuse_logins(acl)
+    if not is_idle(acl):
+        return False
+    unmap_at_once(acl)
+    return not in_session(acl)
 
 
 def write_protect(acl: str) -> None:

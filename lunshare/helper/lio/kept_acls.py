@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterable
 
 from lunshare.helper.lio import acls, empty_acls, reservations
 from lunshare.helper.lio.backstores import Role
@@ -42,6 +43,31 @@ def close(target: Target, initiator: str, lock: TimedLock) -> bool:
     if existed:
         _end(target, acl, lock, reads)
     return existed
+
+
+def close_idle(target: Target, hosts: Iterable[str], lock: TimedLock) -> list[str]:
+    """Close the access of those hosts that have no session; return them.
+
+    In one step, since a thread for each costs more than what it does. With reservations
+    the removal of a LUN may wait for ever, so each is left to ``close`` then, as is a
+    host that logs in meanwhile.
+    """
+    paths = {host: target.acl(host) for host in hosts}
+    idle = [host for host, acl in paths.items() if not acls.in_session(acl)]
+    idle = [host for host in idle if not acls.why_kept(paths[host])]
+    closed: list[str] = []
+    if idle and not reservations.are_possible(target):
+        what = f"closing {len(idle)} hosts of {target.name}"
+        lock.run_step(what, _close_idle, target, idle, closed)
+    return closed
+
+
+def _close_idle(target: Target, idle: list[str], closed: list[str]) -> None:
+    unmapped = [host for host in idle if acls.close_idle(target.acl(host))]
+    reservations.void_saved(target, *unmapped)
+    for host in unmapped:
+        acls.note_kept(target.acl(host), acls.EMPTY)
+        closed.append(host)
 
 
 def evict(target: Target, initiator: str, lock: TimedLock) -> None:

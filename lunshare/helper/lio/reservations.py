@@ -103,34 +103,42 @@ def restore(
     return changes
 
 
-def void_saved(target: Target, initiator: str) -> None:
-    """Record that a host has lost its LUN: its saved registrations are void.
+def void_saved(target: Target, *initiators: str) -> None:
+    """Record that hosts have lost their LUN: their saved registrations are void.
 
-    Call it for a host without a session, where every login is refused.
+    Call it for hosts without a session, where every login is refused.
     """
-    end_moved(target, initiator)
+    end_moved(target, *initiators)
     path = _path(target)
     with contextlib.suppress(FileNotFoundError):
         when = os.stat(path).st_mtime_ns
-        if any(entry["initiator_node"] == initiator for entry in _entries(path)):
+        saved = {entry["initiator_node"] for entry in _entries(path)}
+        for initiator in saved.intersection(initiators):
             _note(path, when, initiator)
 
 
-def end_moved(target: Target, initiator: str) -> None:
-    """End the registrations that a writer has moved to a host without a mapped LUN.
+def end_moved(target: Target, *initiators: str) -> None:
+    """End the registrations that a writer has moved to hosts without a mapped LUN.
 
     Those of a reader would stay in the writers' device when its ACL is freed
     (docs/kernel-reports/pr-register-and-move.md). The kernel ends a host's
     registrations with the device of a mapped LUN that it loses, so it gets that LUN,
     read-only, and loses it.
     """
-    acl, writers = target.acl(initiator), target.lun(Role.WRITERS)
-    link = target.backstore_link(Role.WRITERS)
+    writers, link = target.lun(Role.WRITERS), target.backstore_link(Role.WRITERS)
     shown = read_or_empty(link + "/pr/res_pr_registered_i_pts")
-    may_be_there = initiator in shown or len(shown) > _SHOWN
-    if may_be_there and os.path.isdir(acl) and not acls.is_stuck(acl):
-        acls.map_lun(acl, writers)
-        acls.unmap_at_once(acl)
+    for initiator in initiators:
+        acl = target.acl(initiator)
+        may_be_there = initiator in shown or len(shown) > _SHOWN
+        if may_be_there and os.path.isdir(acl) and not acls.is_stuck(acl):
+            acls.map_lun(acl, writers)
+            acls.unmap_at_once(acl)
+
+
+def are_possible(target: Target) -> bool:
+    """Whether the hosts of a live target may have any."""
+    link = target.backstore_link(Role.WRITERS)
+    return read_or_empty(link + "/attrib/emulate_pr") != "0"
 
 
 def delete_saved(target: Target) -> None:

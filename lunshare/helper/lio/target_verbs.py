@@ -224,8 +224,8 @@ def _close(target: Target, wanted: Apply, lock: TimedLock) -> list[str]:
     if wanted.only is None:
         changes += iscsi_target.correct_group(target, lock)
         changes += _remove_extra_luns(target, connectors)
-    for initiator in leaving:
-        changes += _close_host(target, initiator, lock)
+    if leaving:
+        changes += _close_hosts(target, leaving, lock)
     for initiator in losing:
         acls.set_read_only(target.acl(initiator), lock)
         changes.append(f"{initiator} may no longer write")
@@ -257,10 +257,12 @@ def _remove_extra_luns(target: Target, initiators: Collection[str]) -> list[str]
     return changes
 
 
-def _close_host(target: Target, initiator: str, lock: TimedLock) -> list[str]:
-    """Close a host's access. That is noted last, so a retry starts here again."""
-    closed = kept_acls.close(target, initiator, lock)
-    return [f"{initiator} closed"] if closed else []
+def _close_hosts(target: Target, hosts: list[str], lock: TimedLock) -> list[str]:
+    """Close accesses. Each is noted last, so a retry starts here again."""
+    closed = kept_acls.close_idle(target, hosts, lock)
+    rest = sorted(set(hosts).difference(closed))
+    closed += [host for host in rest if kept_acls.close(target, host, lock)]
+    return [f"{host} closed" for host in closed]
 
 
 def _open(
