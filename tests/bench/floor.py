@@ -28,6 +28,7 @@ def full(acl: str, lun: str) -> None:
     _write(acl + "/auth/userid", "u" * 20)
     _write(acl + "/auth/password", "p" * 16)
     _write(acl + "/tag", "f8d1e2c4-0000-4000-8000-000000000000")
+    _write(acl + "/attrib/dataout_timeout", "30")
     _map(acl, lun)
 
 
@@ -38,10 +39,11 @@ def bare(acl: str, lun: str) -> None:
 
 
 def close_safely(acl: str) -> None:
-    """Undo either, with what a detach writes and reads, and no more.
+    """Close either as a detach does, with its writes and reads and no more.
 
     The LUN is protected, logins are refused, and it is read that no session was ended
-    by force and none is there, before the LUN is taken away and after it.
+    by force and none is there, before the LUN is taken away and after it. The empty ACL
+    stays, as ``forget`` finds it.
     """
     _write(acl + "/lun_0/write_protect", "1")
     _write(acl + "/attrib/authentication", "1")
@@ -51,7 +53,15 @@ def close_safely(acl: str) -> None:
     os.unlink(acl + "/lun_0/lun")
     os.rmdir(acl + "/lun_0")
     _read(acl + "/info")
-    os.rmdir(acl)
+    _write(acl + "/tag", "(kept: sessions)")
+
+
+def forget(volume_id: str) -> None:
+    """Remove the empty ACLs of a volume, as each reconcile does."""
+    directory = os.path.dirname(acl_of(volume_id)[0])
+    for name in os.listdir(directory):
+        if not os.path.isdir(f"{directory}/{name}/lun_0"):
+            os.rmdir(f"{directory}/{name}")
 
 
 def close(acl: str) -> None:

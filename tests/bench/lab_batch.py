@@ -70,6 +70,10 @@ class Crowd:
             chunk, self._ids = self._ids[:_CHUNK], self._ids[_CHUNK:]
             self._act({"lunshare:detach": {"attachments": chunk}})
 
+    def forget(self) -> None:
+        """Remove what a detach leaves to the next reconcile."""
+        floor.forget(self.volume)
+
     def single(self) -> tuple[float, float]:
         """Seconds of an attach of one further host, and of its detach."""
         ids: list[str] = []
@@ -89,7 +93,9 @@ class Crowd:
             for path in acls:
                 close(path)
 
-        return timed(opened), timed(closed)
+        seconds = timed(opened), timed(closed)
+        floor.forget(self.volume)
+        return seconds
 
     def restart(self, hosts: int) -> float:
         """Seconds of the first reconcile of a daemon that finds no target."""
@@ -152,6 +158,7 @@ def _figures(crowd: Crowd) -> Iterator[Figure]:
         for _ in range(_SINGLES):
             keep(**dict(zip(("beside", "unbeside"), crowd.single(), strict=True)))
         keep(unmany=timed(crowd.detach))
+        crowd.forget()
         memory.append(_memory())
     for _ in range(_RESTARTS):
         keep(start=crowd.restart(1))

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Iterable
 
 from lunshare.drivers.errors import TargetFailed
@@ -28,13 +27,23 @@ def remove_idle(target: Target, lock: TimedLock) -> None:
     It reads every ACL of the target, and the number of sessions of every target, so a
     change of single hosts does not call it.
     """
-    hosts = [host for host, why in reasons(target).items() if why not in acls.REFUSED]
-    idle = [acl for acl in map(target.acl, hosts) if not acls.in_session(acl)]
+    kept = {target.acl(host): why for host, why in reasons(target).items()}
+    closed = [acl for acl, why in kept.items() if why not in acls.REFUSED]
+    idle = [acl for acl in closed if not acls.in_session(acl)]
     if not idle or has_more_sessions(target) or begun_logins.may_exist():
         return
     for acl in idle:
-        acls.unmap(acl, lock)
-        lock.run_step(f"removing the ACL of {os.path.basename(acl)}", remove, acl)
+        if kept[acl] == acls.HELD:
+            acls.unmap(acl, lock)
+    what = f"removing {len(idle)} empty ACLs of {target.name}"
+    lock.run_step(what, _remove_each, idle, lock)
+
+
+def _remove_each(paths: Iterable[str], lock: TimedLock) -> None:
+    for acl in paths:
+        if not lock.left():  # a login that has begun held one: the next apply goes on
+            return
+        remove(acl)
 
 
 def reasons(target: Target) -> dict[str, str]:
