@@ -58,10 +58,7 @@ class Assembly(Parts):
     def _close_database(self, until: float, answered: bool) -> bool:
         """Return whether it was closed in time: its disk may hang."""
         closing = threading.Thread(
-            target=self._finish_database,
-            args=(answered,),
-            name="database",
-            daemon=True,
+            target=self._finish_database, args=(answered,), name="database", daemon=True
         )
         closing.start()
         closing.join(max(0.0, until - time.monotonic()))

@@ -52,9 +52,7 @@ from lunshare.agent.service.scheduling.pools import Pools
 from lunshare.agent.service.scheduling.scheduler import Scheduler
 from lunshare.agent.service.services import Services
 from lunshare.agent.service.sharing import SharingRules
-from lunshare.agent.service.snapshots.managed import (
-    ManagedSnapshots,
-)
+from lunshare.agent.service.snapshots.managed import ManagedSnapshots
 from lunshare.agent.service.snapshots.snapshot_status import SnapshotResetter
 from lunshare.agent.service.snapshots.snapshots import Snapshots
 from lunshare.agent.service.transfers import Transfers
@@ -169,10 +167,7 @@ class Parts(Services):
         self.mode_changes = ModeChanges(*shared, jobs=self.jobs)
         self.handovers = Handovers(*shared, changes=self.mode_changes, gate=gate)
         self.leases = Leases(
-            *shared,
-            changes=self.mode_changes,
-            handovers=self.handovers,
-            jobs=self.jobs,
+            *shared, changes=self.mode_changes, handovers=self.handovers, jobs=self.jobs
         )
         self.fences = Fences(
             *shared, backends=self.backends, jobs=self.jobs, patient=self._threads

@@ -20,13 +20,7 @@ from tests.restart.access_invariants import (
     check_whole,
     writers,
 )
-from tests.restart.access_operations import (
-    LATE,
-    Operation,
-    Scene,
-    end_all,
-    exists,
-)
+from tests.restart.access_operations import LATE, Operation, Scene, end_all, exists
 from tests.restart.every_step import Steps, every_step
 from tests.restart.interleaving import Client
 from tests.restart.node_states import Clock, Live, NodeStates, Rows, Saved

@@ -64,11 +64,7 @@ class Node:
     """A node over a state path, from its start to its end."""
 
     def __init__(
-        self,
-        path: Path,
-        extra: str = "",
-        backends: str = "fake",
-        section: str = "",
+        self, path: Path, extra: str = "", backends: str = "fake", section: str = ""
     ) -> None:
         self.path = path
         text = CONFIG.format(backends=backends, extra=extra)

@@ -59,9 +59,7 @@ def test_a_limit_holds_from_its_answer_until_the_next_request(
     assert limits(journal, VOLUME, since, until).most == most
 
 
-def test_the_larger_of_two_limits_counts_until_one_is_certain(
-    journal: Journal,
-) -> None:
+def test_the_larger_of_two_limits_counts_until_one_is_certain(journal: Journal) -> None:
     limited(journal, MAX_WRITERS, "1", 1.0, 2.0)
     limited(journal, MAX_WRITERS, "2", 3.0)
     assert limits(journal, VOLUME, 5.0, 5.1).most == 2

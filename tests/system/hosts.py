@@ -93,11 +93,7 @@ class Traffic:
     """
 
     def __init__(
-        self,
-        session: Session,
-        mode: str,
-        at: int = 2048,
-        pause: float = _PAUSE_SECONDS,
+        self, session: Session, mode: str, at: int = 2048, pause: float = _PAUSE_SECONDS
     ) -> None:
         self._session, self._mode, self._at = session, mode, at
         self._pause = pause

@@ -137,10 +137,7 @@ CHANGES: dict[str, tuple[Callable[[Hosts], None], DriftKind]] = {
         _writes("attrib/demo_mode_write_protect", "0"),
         _K.ATTRIBUTE,
     ),
-    "new LUNs writable": (
-        _writes("attrib/prod_mode_write_protect", "0"),
-        _K.ATTRIBUTE,
-    ),
+    "new LUNs writable": (_writes("attrib/prod_mode_write_protect", "0"), _K.ATTRIBUTE),
     "data with commands": (_writes("param/ImmediateData", "Yes"), _K.ATTRIBUTE),
     "writers' port states": (_of_backstore("lun_0", _ALUA, "3"), _K.ATTRIBUTE),
     "writers' reservations": (

@@ -122,11 +122,7 @@ class Writes:
 
 
 def test_acknowledged_writes_survive_handovers_and_one_host_writes(
-    api: Api,
-    volume: str,
-    host: MakeHost,
-    request: pytest.FixtureRequest,
-    stalls: Path,
+    api: Api, volume: str, host: MakeHost, request: pytest.FixtureRequest, stalls: Path
 ) -> None:
     """A third host, which only reads, sees that nothing more lands."""
     gaps: list[Gap] = []

@@ -22,14 +22,7 @@ from lunshare.agent.service.jobs.job_runner import THREADS, JobPool
 from lunshare.agent.service.volumes.reset_status import Reset
 from lunshare.drivers.errors import DeadlineExceeded, TargetFailed
 from lunshare.drivers.targets.fake import FakeTarget
-from tests.stands.node import (
-    CTX,
-    Node,
-    attach,
-    host_connector,
-    initiator,
-    node_fixture,
-)
+from tests.stands.node import CTX, Node, attach, host_connector, initiator, node_fixture
 from tests.stands.waiting import until
 from tests.unit.test_mode_change import set_metadata
 

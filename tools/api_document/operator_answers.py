@@ -107,11 +107,7 @@ EXPLANATION = shown(
 )
 
 FOREIGN_DISK_BRIEF = shown(
-    {
-        "reference": shown({"source-name": TEXT}),
-        "size": NUMBER,
-        "safe_to_manage": FLAG,
-    }
+    {"reference": shown({"source-name": TEXT}), "size": NUMBER, "safe_to_manage": FLAG}
 )
 FOREIGN_DISK = shown(
     {
@@ -192,12 +188,7 @@ FENCE = shown(
     }
 )
 _DRIFT = shown(
-    {
-        "kind": words([*DriftKind]),
-        "initiator": null(TEXT),
-        "what": TEXT,
-        "left": FLAG,
-    }
+    {"kind": words([*DriftKind]), "initiator": null(TEXT), "what": TEXT, "left": FLAG}
 )
 _VERIFIED = shown(
     {
@@ -219,12 +210,7 @@ WIPE = shown(
     {"name": TEXT, "backend": TEXT, "size": NUMBER, "left": NUMBER, "percent": NUMBER}
 )
 HEALTH = shown(
-    {
-        "ready": FLAG,
-        "problems": many(TEXT),
-        "failed": many(TEXT),
-        "unknown": many(TEXT),
-    }
+    {"ready": FLAG, "problems": many(TEXT), "failed": many(TEXT), "unknown": many(TEXT)}
 )
 PORTALS = shown(
     {"backend": TEXT, "open": TEXT, "refused": NUMBER, "sources": many(TEXT)}
@@ -282,13 +268,7 @@ HOST_TOTALS = one(
     ),
 )
 EXTENSION = shown(
-    {
-        "alias": TEXT,
-        "name": TEXT,
-        "description": TEXT,
-        "updated": TEXT,
-        "links": LINKS,
-    }
+    {"alias": TEXT, "name": TEXT, "description": TEXT, "updated": TEXT, "links": LINKS}
 )
 RESOURCE_FILTERS = shown({"resource": TEXT, "filters": many(TEXT)})
 API_VERSION = shown(

@@ -214,9 +214,7 @@ def page(connection: sa.Connection, page: Page) -> PageRows[Volume]:
     read = fill(_page_rows(connection, page, _ROWS), page.limit, _bytes)
     counts = attachments.counts(connection, [row.id for row in read])
     rows = fill(
-        read,
-        page.limit,
-        lambda row: _bytes(row) + ROW_BYTES * counts.get(row.id, 0),
+        read, page.limit, lambda row: _bytes(row) + ROW_BYTES * counts.get(row.id, 0)
     )
     hosts = attachments.of_volumes(connection, [row.id for row in rows])
     records = [_FIELDS.record(row, tuple(hosts.get(row.id, ()))) for row in rows]

@@ -20,9 +20,7 @@ from lunshare.agent.service.node import Node
 from lunshare.agent.service.orphans.orphans import Orphans
 from lunshare.agent.service.quotas import Quotas
 from lunshare.agent.service.scheduling.scheduler import Scheduler
-from lunshare.agent.service.snapshots.managed import (
-    ManagedSnapshots,
-)
+from lunshare.agent.service.snapshots.managed import ManagedSnapshots
 from lunshare.agent.service.snapshots.snapshot_status import SnapshotResetter
 from lunshare.agent.service.snapshots.snapshots import Snapshots
 from lunshare.agent.service.transfers import Transfers

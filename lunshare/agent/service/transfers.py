@@ -54,11 +54,7 @@ class Transfers:
             return transfers.page(connection, page)
 
     def create(
-        self,
-        ctx: RequestContext,
-        volume_id: str,
-        name: str | None,
-        no_snapshots: bool,
+        self, ctx: RequestContext, volume_id: str, name: str | None, no_snapshots: bool
     ) -> tuple[Transfer, str]:
         """Offer a volume; return the offer and its key, which is not stored.
 

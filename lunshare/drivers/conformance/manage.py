@@ -178,11 +178,7 @@ class ManageContract(DataContract):
         driver.manage(volume, reference)
 
     def test_a_deleted_disk_is_wiped_in_steps(
-        self,
-        build: Build,
-        driver: VolumeDriver,
-        volume: Volume,
-        create_volume: Create,
+        self, build: Build, driver: VolumeDriver, volume: Volume, create_volume: Create
     ) -> None:
         kept, before = create_volume(), driver.capacity()
         data = self.pattern(kept)

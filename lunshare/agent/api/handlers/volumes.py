@@ -72,10 +72,7 @@ def summary(call: Call) -> Answer:
     everyone = query.flag(call.query, "all_tenants", False) and call.ctx.is_admin
     metadata = call.version >= microversions.SUMMARY_METADATA
     summary = call.services.volumes.summary(call.ctx, everyone, metadata)
-    totals: dict[str, Any] = {
-        "total_count": summary.count,
-        "total_size": summary.size,
-    }
+    totals: dict[str, Any] = {"total_count": summary.count, "total_size": summary.size}
     if metadata:
         totals["metadata"] = dict(summary.metadata)
     return Answer(200, {"volume-summary": totals})
@@ -185,10 +182,7 @@ def _page(call: Call) -> Page:
 
 
 def _listed(
-    call: Call,
-    page: Page,
-    rows: PageRows[Any],
-    shown: list[volume_views.View],
+    call: Call, page: Page, rows: PageRows[Any], shown: list[volume_views.View]
 ) -> Answer:
     body: dict[str, Any] = {"volumes": shown}
     body |= paging.more(call, "volumes", rows)

@@ -38,8 +38,7 @@ RETYPE = action_form(
 MIGRATE = action_form(
     "os-migrate_volume",
     object_of(
-        {"host": HOST, "force_host_copy": BOOLEAN, "lock_volume": BOOLEAN},
-        ("host",),
+        {"host": HOST, "force_host_copy": BOOLEAN, "lock_volume": BOOLEAN}, ("host",)
     ),
 )
 # What os-reset_status may ask for. A client sends one to three of them.
@@ -219,10 +218,7 @@ SNAPSHOT_PROGRESS = action_form(
     "os-update_snapshot_status",
     object_of(
         {
-            "status": {
-                **text(1, null=False),
-                "description": "a status of a snapshot",
-            },
+            "status": {**text(1, null=False), "description": "a status of a snapshot"},
             "progress": {
                 "type": "string",
                 "maxLength": 4,

@@ -18,12 +18,7 @@ from oslo_log import log
 
 from lunshare.agent.db import attachments, volumes
 from lunshare.agent.db.sqlite.engine import Connection, Database, now
-from lunshare.agent.model.errors import (
-    AgentError,
-    BackendFailed,
-    Conflict,
-    Invalid,
-)
+from lunshare.agent.model.errors import AgentError, BackendFailed, Conflict, Invalid
 from lunshare.agent.model.records import (
     Attachment,
     HostConnector,
