@@ -23,6 +23,7 @@ from lunshare.agent.model.lease_records import NewLease
 from lunshare.agent.model.records import Attachment, Mode, RequestContext, Volume
 from lunshare.agent.model.states import WANTED
 from lunshare.agent.service.attachments import (
+    access,
     lease_terms,
     refusals,
     wanted_state,
@@ -34,7 +35,6 @@ from lunshare.agent.service.attachments.access import (
     available_volume,
     check_not_fenced,
     read_policy,
-    unfenced_writers,
 )
 from lunshare.agent.service.attachments.connectors import with_secrets
 from lunshare.agent.service.jobs.job_runner import JobRunner
@@ -196,7 +196,7 @@ class ModeChanges:
             raise refusals.readonly(row)
         policy, losing = read_policy(connection, volume), {*leaving, row.id}
         if policy is not None:
-            rows = unfenced_writers(connection, volume.id)
+            rows = access.unfenced_writers(connection, volume.id)
             present = [other for other in rows if other.id not in losing]
             writers_policy.lower(policy, row, mode, lambda: present, asked=True)
         return volume
