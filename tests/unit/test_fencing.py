@@ -15,6 +15,7 @@ from lunshare.agent.model.errors import AgentError, Conflict, Invalid, NotFound
 from lunshare.agent.model.records import Attachment, Mode, NewAttachment, Volume
 from lunshare.agent.service.attachments import connectors
 from lunshare.agent.service.jobs import job_runner
+from lunshare.agent.service.jobs.job_runner import THREADS, JobPool
 from lunshare.drivers.errors import DeadlineExceeded, TargetFailed
 from lunshare.drivers.fake.fake_storage import Gate
 from lunshare.drivers.values import Auth
@@ -271,7 +272,7 @@ def test_one_volume_that_hangs_does_not_delay_the_others(
     others = [node.plain_volume() for _ in range(3)]
     for each in others:
         attach(node, each, "alpha")
-    with node.services.fences._locks.volume(volume.id, "something that hangs"):
+    with node.assembly.locks.volume(volume.id, "something that hangs"):
         shown = node.services.fences.fence(CTX, "alpha", seconds=2.0)
         assert [node.live(each.id) for each in others] == [{}, {}, {}]
         pending = {v.row.volume_id for v in shown.volumes if v.reason}
@@ -389,3 +390,23 @@ def test_many_fences_and_unfences_at_once_end_as_the_rows_say(
     node.assembly.reconcile.run()
     assert node.live(volume.id) == {ALPHA: RW, BETA: RW}
     assert {of(node, volume, host).fence for host in ("alpha", "beta")} == {None}
+
+
+def test_many_fences_that_one_volume_holds_up_delay_no_other_host(node: Node) -> None:
+    """Each had a thread of its own, which waited for the lock of the same volume."""
+    hung, other = node.shared_volume(), node.shared_volume()
+    names = [f"lost{number}" for number in range(2 * THREADS[JobPool.ACCESS])]
+    for name in names:
+        attach(node, hung, name)
+    attach(node, other, "alpha")
+    with node.target().failures.hold("apply.closed") as gate:
+        for name in names:
+            node.services.fences.fence(CTX, name, seconds=0)
+        until(gate.reached.is_set, "the first fence")
+        node.services.fences.fence(CTX, "alpha", seconds=0)
+        until(lambda: ALPHA not in node.live(other.id), "the other", seconds=2)
+        gate.open.set()
+    until(lambda: not node.assembly.jobs.in_progress(), "the fences")
+    assert node.live(hung.id) == {}
+    for name in (*names, "alpha"):
+        assert node.services.fences.show(CTX, name).status == "fenced"

@@ -38,7 +38,8 @@ from lunshare.agent.service.attachments.access import (
     read_wanted,
 )
 from lunshare.agent.service.attachments.connectors import host_name, is_initiator
-from lunshare.agent.service.jobs.job_runner import JobPool, JobRunner
+from lunshare.agent.service.attachments.volume_queues import VolumeQueues
+from lunshare.agent.service.jobs.job_runner import JobRunner
 from lunshare.agent.threads.limit import Limit
 from lunshare.agent.threads.turn import waiting
 from lunshare.agent.volume_locks import VolumeLocks
@@ -96,10 +97,10 @@ class Fences:
         patient: int,
     ) -> None:
         """``patient``: how many requests may wait for the target at the same time."""
-        self._db, self._access, self._locks = db, access, locks
-        self._backends, self._jobs = backends, jobs
+        self._db, self._access, self._backends = db, access, backends
         self._patient = Limit(patient)
         self._opening: set[str] = set()
+        self._queues = VolumeQueues(locks, jobs, self._settle_and_forget)
 
     def opening(self) -> frozenset[str]:
         """The attachments whose fence has ended, and that are not open again yet."""
@@ -175,28 +176,19 @@ class Fences:
         LOG.warning("[%s] host unfenced: volumes=%d", host, len(shown))
         return HostFence(host, None, None, sorted(names - {host}), shown)
 
-    def settle(self, attachment_id: str) -> None:
-        """Make the access of an attachment what its row says. A job runs it.
-
-        :raises BackendFailed: it is not; each reconcile tries again.
-        """
-        with self._db.reading() as connection:
-            row = attachments.get(connection, attachment_id)
+    def _settle_and_forget(self, attachment_id: str) -> None:
         try:
-            if row is not None:
-                purpose = f"the fence of {row.initiator}"
-                with self._locks.volume(row.volume_id, purpose):
-                    self.settle_locked(attachment_id)
+            self.settle_locked(attachment_id)
         finally:
             self._opening.discard(attachment_id)
 
     def settle_locked(self, attachment_id: str) -> None:
-        """Do what ``settle`` does, for a caller that has the lock of the volume.
+        """Make the access of an attachment what its row says.
 
-        The time is noted at which the target has closed what is fenced: never where
-        it ends no access.
+        The caller has the lock of the volume. The time is noted at which the target
+        has closed what is fenced: never where it ends no access.
 
-        :raises BackendFailed: as for ``settle``.
+        :raises BackendFailed: it is not; each reconcile tries again.
         """
         with self._db.reading() as connection:
             row = attachments.get(connection, attachment_id)
@@ -264,15 +256,17 @@ class Fences:
 
     def _settle(self, rows: Iterable[Attachment], seconds: float) -> _Jobs:
         """Let the target follow the rows, and wait a little; return the jobs by row."""
+        by_volume: dict[str, list[str]] = {}
+        for row in rows:
+            by_volume.setdefault(row.volume_id, []).append(row.id)
         with self._db.reading() as connection:
-            of_row = {
-                row.id: volumes.require_row(connection, row.volume_id).backend
-                for row in rows
+            backends = {
+                volume_id: volumes.require_row(connection, volume_id).backend
+                for volume_id in by_volume
             }
-        jobs = {
-            ident: self._jobs.run_later(self.settle, ident, backend, JobPool.ACCESS)
-            for ident, backend in of_row.items()
-        }
+        jobs: dict[str, Future[None]] = {}
+        for volume_id, ids in by_volume.items():
+            jobs |= self._queues.add(volume_id, backends[volume_id], ids)
         with self._patient.place(0) as place, waiting():
             wait(jobs.values(), seconds if place else 0)
         return jobs
