@@ -21,6 +21,10 @@ def rows(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     )
 
 
+#: What it has of a detached host, until a reconcile and then (docs/decisions/0049).
+CLOSED = ("an ACL without a LUN", "no ACL")
+
+
 def kernel(iqn: str, initiator: str) -> str:
     """What the kernel allows this initiator, read from configfs."""
     acl = _ISCSI / iqn / "tpgt_1/acls" / initiator

@@ -77,6 +77,8 @@ _NOT_SET = "NULL"
 # session of a host or network that is slow for so long, since each write waits for its
 # data (0037). With 30 the host's own timeout comes first (Linux: 30 s for a command).
 PATIENCE = ("attrib/dataout_timeout", "30")
+# What refuses every login, read back.
+_CLOSED = (("attrib/authentication", "1"), ("auth/userid", _NOT_SET))
 # It follows its portal group. A new ACL does.
 _OF_GROUP = ("attrib/authentication", "-1")
 
@@ -355,8 +357,9 @@ def _refuse_logins(acl: str) -> None:
 
     The kernel requires both name and password (chap_server_open, 6.1 and 6.12).
     """
-    write(acl + "/attrib/authentication", "1")
-    write(acl + "/auth/userid", _NOT_SET)
+    for name, value in _CLOSED:
+        if write_and_read(f"{acl}/{name}", value) != value:
+            raise OSError(errno.EIO, f"not {value}", f"{acl}/{name}")
 
 
 def _end_sessions(acl: str, lock: TimedLock) -> None:
