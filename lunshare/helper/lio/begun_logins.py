@@ -4,29 +4,38 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 
-from lunshare.helper.lio.configfs import ISCSI, names, read_or_empty
+from lunshare.helper.lio.configfs import ISCSI, names, read
 
 _TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 # ESTABLISHED, and CLOSE_WAIT: the host has closed it, and the kernel not yet.
 _STATES = ("01", "08")
+_THREAD = "iscsi_trx"
 
 
 def may_exist() -> bool:
     """Whether a host may have begun a login at any target of the node.
 
-    Its connection is there: each session has one (MaxConnections is 1), or none where
-    it is dead, so there are more connections than sessions.
+    Its connection is there. Each connection that has logged in has a thread of the
+    kernel, which starts with that (iscsi_target_nego.c). The number of sessions
+    does not tell: a dead session has no connection, and would hide a begun login.
     """
-    count = "fabric_statistics/iscsi_instance/sessions"
     paths = (f"{ISCSI}/{name}" for name in names(ISCSI))
-    targets = [path for path in paths if os.path.isdir(path)]
-    portals = (portal for target in targets for portal in _portals(target))
+    portals = (portal for path in paths for portal in _portals(path))
     ports = {int(portal.rpartition(":")[2]) for portal in portals}
-    sessions = sum(int(read_or_empty(f"{path}/{count}") or 0) for path in targets)
-    return sum(port in ports for port in _open_ports()) > sessions
+    return sum(port in ports for port in _open_ports()) > _logged_in()
+
+
+def _logged_in() -> int:
+    """Return how many connections have logged in, also those of discovery sessions."""
+    count = 0
+    for process in filter(str.isdigit, names("/proc")):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            count += read(f"/proc/{process}/comm") == _THREAD
+    return count
 
 
 def _portals(target: str) -> Iterator[str]:

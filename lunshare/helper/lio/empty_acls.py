@@ -24,8 +24,8 @@ _STUCK = (
 def remove_idle(target: Target, lock: TimedLock) -> None:
     """Remove the kept ACLs that nothing can hold. This changes no access.
 
-    It reads every ACL of the target, and the number of sessions of every target, so a
-    change of single hosts does not call it.
+    It reads every ACL of the target and every process of the node, so a change of
+    single hosts does not call it.
     """
     kept = {target.acl(host): why for host, why in reasons(target).items()}
     closed = [acl for acl, why in kept.items() if why not in acls.REFUSED]
