@@ -62,7 +62,8 @@ class HandedVolume(Scene):
         """From the writer to the follower."""
         volume_id = self.volume(VOLUME).id
         new = NewHandover(volume_id, self.of(FOLLOWER).id, self.of(WRITER).id, force)
-        self.assembly.handovers.hand_over(CTX, new)
+        shown = self.assembly.handovers.hand_over(CTX, new)
+        assert shown["handover"]["status"] == "done", shown
 
     def change(self, host: str, mode: Mode) -> None:
         self.assembly.mode_changes.change(CTX, self.of(host).id, mode)
@@ -82,7 +83,8 @@ class HandedVolume(Scene):
         services.leases.end(row)
 
     def fence(self, writes_only: bool) -> None:
-        self.assembly.fences.fence(CTX, WRITER, writes_only)
+        fence = self.assembly.fences.fence(CTX, WRITER, writes_only)
+        assert fence.status == "fenced", fence
 
     def unfence(self) -> None:
         self.fence(False)
