@@ -202,7 +202,7 @@ def _of(times: Times) -> Iterator[Figure]:
         ("many", "raw", None),
         ("unmany", "unraw", None),
         ("unmany", "unread", None),
-        ("restarted", "raw", None),
+        ("restarted", "raw", 1.5),
         ("restarted", "checked", None),
         ("beside", "first", 1.25),
         ("unbeside", "unfirst", 1.25),
