@@ -13,7 +13,7 @@ OTHERS := outside,fleet-quick,prometheus,proxies,clients-quick,tempest
 # Many small commits: where the machine has enough memory, their files are there.
 unit api conformance daemon restart matrix orders: export PYTEST_DEBUG_TEMPROOT = $(shell tests/memory)
 
-.PHONY: help demo check lint unit others api conformance daemon test test-full restart storm storm-seeds system quick openapi fuzz fuzz-hosts fuzz-kernels handovers matrix orders fleet-quick fleet-releases fleet cluster prometheus proxies services images thin-1 thin-2 thick-1 thick-2 node-1 node-2 judged tempest tempest-lab local-attach takeover clients clients-quick clients-page test-kernels outside test-loopback bench run sample api-reference states walks clean
+.PHONY: help demo check lint unit others api conformance daemon test test-full restart storm storm-seeds system quick openapi fuzz fuzz-hosts fuzz-kernels handovers matrix orders fleet-quick fleet-releases fleet cluster stonith prometheus proxies services images thin-1 thin-2 thick-1 thick-2 node-1 node-2 judged tempest tempest-lab local-attach takeover clients clients-quick clients-page test-kernels outside test-loopback bench run sample api-reference states walks clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -60,7 +60,7 @@ system: ## the system tests on a real kernel: in quick guests of the lab, then o
 quick: ## all of them in quick guests of the lab
 	tests/system/run
 
-test-full: test fleet-releases clients tempest-lab local-attach takeover fleet cluster test-kernels fuzz fuzz-kernels handovers orders ## hours: everything, every client, every system test on both stock kernels, longer fuzzing and storm
+test-full: test fleet-releases clients tempest-lab local-attach takeover fleet cluster stonith test-kernels fuzz fuzz-kernels handovers orders ## hours: everything, every client, every system test on both stock kernels, longer fuzzing and storm
 	tests/storm/run --seconds 600
 	tests/openapi/run --seconds 300 --auth noauth
 	tests/openapi/run --seconds 300 --auth http_basic
@@ -125,6 +125,9 @@ fleet: $(VENV)/.ready ## half an hour, as root: a stock Cinder, and two nodes wi
 
 cluster: $(VENV)/.ready ## some minutes, as root: OCFS2 and multipath on three hosts of one node, machines that start from its disk, in quick guests of the lab
 	tests/cluster/run
+
+stonith: $(VENV)/.ready ## some minutes: Pacemaker's fencer fences frozen writers with fence_lunshare, in a quick guest
+	tests/stonith/run
 
 prometheus: $(VENV)/.ready ## a real Prometheus with the metrics of a daemon and the shipped alerts
 	tests/prometheus/run

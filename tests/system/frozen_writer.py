@@ -29,10 +29,10 @@ class FrozenWriter:
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
 
-    def begin(self, info: Info) -> None:
+    def begin(self, info: Info, isid: int | None = None) -> None:
         """Let it log in and write."""
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(dict(info)) + "\n")
+        self._process.stdin.write(json.dumps({**info, "isid": isid}) + "\n")
         self._process.stdin.flush()
 
     def freeze(self) -> None:
@@ -56,6 +56,7 @@ class FrozenWriter:
 
 
 def _write(host: Host, info: Mapping[str, Any], at: int) -> dict[str, object]:
+    host.isid = info["isid"]
     try:
         session = host.login(info)
     except LoginRefused:

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 
@@ -12,6 +14,7 @@ import pytest
 
 from tests.stands.waiting import until
 from tests.system.api import Api
+from tests.system.fence_rounds import AT, Rounds
 from tests.system.frozen_writer import FrozenWriter
 from tests.system.hosts import Traffic, block
 from tests.system.kernel import Live
@@ -24,7 +27,7 @@ pytestmark = pytest.mark.system
 # An emulated processor is ten times slower: 0.5 s (median) and 0.9 s on 6.1, 8 fences.
 FENCES, IN_TIME = (50, 3.0) if is_uml() else (10, 10.0)  # seconds
 PATH = "/v3/lunshare/fences/frozen"
-AT = 8
+ENDPOINT = "http://127.0.0.1:8776/v3"
 
 
 @pytest.fixture
@@ -91,6 +94,31 @@ def test_a_frozen_writer_is_fenced_in_time_and_writes_nothing_after_it(
         f"{len(times)} fences under I/O: median {statistics.median(times):.3f} s,"
         f" longest {max(times):.3f} s; nothing was written after one"
     )
+
+
+@pytest.mark.usefixtures("unfenced")
+def test_the_agent_fences_a_frozen_writer_that_comes_back_by_another_port(
+    api: Api, volume: str, host: MakeHost, frozen: FrozenWriter
+) -> None:
+    """It comes back with the ISID that it had, and with another one."""
+    writer, survivor = host("frozen"), host("survivor")
+    info = api.attach(volume, writer)["connection_info"]
+    theirs = api.attach(volume, survivor)["connection_info"]
+    rounds = Rounds(frozen, info, survivor.login(theirs))
+    with Traffic(survivor.login(theirs), "rw") as traffic:
+        for _ in range(FENCES):
+            rounds.run(lambda: _run_agent("off"))
+            _run_agent("on")
+        traffic.stop()
+    print(rounds.report(f"{FENCES} frozen writers fenced by the agent"))
+    assert max(rounds.seconds) < IN_TIME, rounds.seconds
+
+
+def _run_agent(action: str) -> None:
+    """Run fence_lunshare as Pacemaker does."""
+    lines = f"action={action}\nplug=frozen\nendpoint={ENDPOINT}\n"
+    agent = [sys.executable, "-m", "lunshare.agent.cli.fence_agent"]
+    subprocess.run(agent, input=lines, text=True, check=True, timeout=60)
 
 
 def _wait_for_write(session: Session, before: bytes) -> None:
