@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -14,6 +15,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from lunshare.agent.http.tls import Certificates
@@ -35,15 +37,17 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield started
 
 
+def connection(running: Running) -> ssl.SSLSocket:
+    """A new connection after its handshake."""
+    anybody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
+    plain = socket.create_connection(("127.0.0.1", running.port), timeout=20)
+    return anybody.wrap_socket(plain, server_hostname="localhost")
+
+
 def shown_name(running: Running) -> str:
     """The common name of the certificate that a new connection gets."""
-    anybody = ssl.create_default_context()
-    anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
-    where = ("127.0.0.1", running.port)
-    with (
-        socket.create_connection(where, timeout=20) as plain,
-        anybody.wrap_socket(plain, server_hostname="localhost") as wire,
-    ):
+    with connection(running) as wire:
         der = wire.getpeercert(binary_form=True)
     assert der
     return ssl.DER_cert_to_PEM_cert(der)
@@ -119,6 +123,21 @@ def test_slow_handshakes_hold_no_thread(running: Running):
     finally:
         for wire in silent:
             wire.close()
+
+
+def test_a_connection_with_tls_takes_less_than_50_kib(running: Running):
+    """256 KiB more with the buffer that asyncio allocates: sslproto, max_size."""
+    process = running.process
+    assert process
+    daemon_process = psutil.Process(process.pid)
+    with contextlib.ExitStack() as opened:
+        for count in (50, 200):
+            before = daemon_process.memory_info().rss
+            for _ in range(count):
+                opened.enter_context(connection(running))
+            # The one that came last has been read, so all have.
+            assert running.https("GET", "/healthz").status == 200
+        assert daemon_process.memory_info().rss - before < 200 * 50 * 1024
 
 
 def test_plain_http_on_a_port_with_tls_is_closed(running: Running):
