@@ -63,6 +63,14 @@ def iscsi_name(text: object, name: str = "initiator") -> str:
     )
 
 
+def plain_name(name: str) -> str:
+    """Return the name of a computer as names are compared: ASCII has no case.
+
+    As in the DNS (RFC 4343), which keeps the case of all other letters.
+    """
+    return name.encode().lower().decode()
+
+
 def host_address(value: object) -> str | None:
     """Return an IP address of one host in its canonical form; None if it is none.
 

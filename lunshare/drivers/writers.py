@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from lunshare.drivers.errors import InvalidValue
-from lunshare.drivers.values import iscsi_name
+from lunshare.drivers.values import iscsi_name, plain_name
 
 #: Names of servers (their ids), hosts or initiators, between commas or spaces.
 WRITERS = "lunshare:writers"
@@ -36,12 +36,12 @@ class WritersPolicy:
 
     def names(self, *names: str | None) -> bool:
         """Whether a host with these names is on every list."""
-        known = {name.lower() for name in names if name}
+        known = {plain_name(name) for name in names if name}
         return all(not known.isdisjoint(listed) for listed in self.lists)
 
     def place(self, *names: str | None) -> int:
         """Return where the first list has a host with these names, -1 if nowhere."""
-        names = tuple(name.lower() for name in names if name)
+        names = tuple(plain_name(name) for name in names if name)
         first = self.lists[0] if self.lists else ()
         return next((at for at, name in enumerate(first) if name in names), -1)
 

@@ -90,7 +90,7 @@ def _shape(database: Database) -> dict[str, object]:
     [
         ("0001", "start lunshare of commit 7f7d4e9 with it once, which upgrades it"),
         ("0011", "start lunshare of commit 7f7d4e9 with it once, which upgrades it"),
-        ("0015", "run the version of lunshare that wrote it"),
+        ("0016", "run the version of lunshare that wrote it"),
         ("", "run the version of lunshare that wrote it"),
     ],
 )
@@ -102,7 +102,7 @@ def test_another_schema_is_refused_and_its_file_left_alone(
     with pytest.raises(StartupError) as refusal:
         schema_version.prepare(database)
     assert refusal.value.message == (
-        f"the database has schema '{version}', and this lunshare has schema '0014':"
+        f"the database has schema '{version}', and this lunshare has schema '0015':"
         f" {advice}"
     )
     database.close()
@@ -115,7 +115,7 @@ def test_indexes_cover_only_rows_that_are_not_deleted(database: Database) -> Non
     with database.reading() as connection:
         query = "SELECT sql FROM sqlite_master WHERE type='index' AND sql NOT NULL"
         statements = list(connection.execute(sa.text(query)).scalars())
-    assert len(statements) == 26
+    assert len(statements) == 28
     # All but those for a foreign key, and for few rows: unanswered, fences.
     rest = [sql for sql in statements if "WHERE deleted = " not in sql]
     wholly = ["(volume_id, deleted, sequence)", "(volume_id, deleted, attach_status)"]
@@ -168,3 +168,37 @@ def test_a_full_disk_is_reported_and_nothing_is_half_written(
     with database.reading() as connection:
         left = connection.execute(sa.text("SELECT count(*) FROM services")).scalar()
     assert left == 0
+
+
+def test_fences_of_names_that_differ_in_case_become_one(
+    database: Database, path: Path
+) -> None:
+    """The strictest of them counts, from the first one on."""
+    schema_version.prepare(database)
+    rows = [
+        ("Alpha", "Alpha", "all", "2026-02-02 00:00:00.000000"),
+        ("alpha", "alpha", "writes", "2026-01-01 00:00:00.000000"),
+        ("iqn.a", "Alpha", "all", "2026-02-02 00:00:00.000000"),
+        ("beta", "beta", "writes", "2026-03-03 00:00:00.000000"),
+    ]
+    with closing(sqlite3.connect(path)) as driver:
+        driver.executemany("INSERT INTO host_fences VALUES (?, ?, ?, ?)", rows)
+        driver.execute("DROP INDEX attachments_by_host_name")
+        driver.execute(
+            "CREATE INDEX attachments_by_host ON volume_attachment (attached_host)"
+            " WHERE deleted = 0"
+        )
+        driver.execute("UPDATE alembic_version SET version_num = '0014'")
+        driver.commit()
+    schema_version.prepare(database)
+    with closing(sqlite3.connect(path)) as driver:
+        found = driver.execute("SELECT * FROM host_fences ORDER BY name").fetchall()
+        indexes = (
+            "SELECT name FROM sqlite_master WHERE name LIKE 'attachments_by_host%'"
+        )
+        assert driver.execute(indexes).fetchall() == [("attachments_by_host_name",)]
+    assert found == [
+        ("alpha", "alpha", "all", "2026-01-01 00:00:00.000000"),
+        ("beta", "beta", "writes", "2026-03-03 00:00:00.000000"),
+        ("iqn.a", "alpha", "all", "2026-02-02 00:00:00.000000"),
+    ]

@@ -176,7 +176,7 @@ BODIES: Mapping[Callable[..., Any], Schema] = {
     operator_resources.wipes: rows("wipes", operators.WIPE),
     operator_resources.hosts: rows("hosts", operators.HOST_ACCESS),
     operator_resources.verify: one("verify", operators.VERIFICATION),
-    fences.index: rows("fences", operators.FENCE),
+    fences.index: pages("fences", operators.FENCE),
     fences.show: _FENCE,
     fences.fence: _FENCE,
     fences.unfence: _FENCE,

@@ -16,6 +16,7 @@ from lunshare.agent.api.exchange import Handler, Version
 from lunshare.agent.api.handlers import (
     attachments,
     catalog,
+    fences,
     manageable,
     messages,
     operator_resources,
@@ -136,4 +137,8 @@ PARAMETERS: Mapping[Handler, tuple[Parameter, ...]] = {
         for name in ("project_id", "tenant_id")
     ),
     operator_resources.hosts: (Parameter("volume_id", "those of one volume", ID),),
+    fences.index: (
+        _PAGE[0],
+        Parameter("marker", "the last host of the page before"),
+    ),
 }

@@ -229,7 +229,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v3/lunshare/wipes", _V0, operator_resources.wipes, "lunshare:operate", (200,), (500, 503)),
     Route("GET", "/v3/lunshare/hosts", _V0, operator_resources.hosts, "lunshare:operate", (200,), (400, 404)),
     Route("POST", "/v3/lunshare/verify", _V0, operator_resources.verify, "lunshare:operate", (200,), (400, 404, 413)),
-    Route("GET", "/v3/lunshare/fences", _V0, fences.index, "lunshare:fence", (200,), ()),
+    Route("GET", "/v3/lunshare/fences", _V0, fences.index, "lunshare:fence", (200,), (400,)),
     Route("GET", "/v3/lunshare/fences/{host}", _V0, fences.show, "lunshare:fence", (200,), (400, 404)),
     Route("PUT", "/v3/lunshare/fences/{host}", _V0, fences.fence, "lunshare:fence", (200, 202), (400, 413)),
     Route("DELETE", "/v3/lunshare/fences/{host}", _V0, fences.unfence, "lunshare:fence", (200, 202), (400,)),

@@ -10,8 +10,9 @@ import json
 import os
 import socket
 import ssl
+from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 _SECONDS = 60
 _HEADERS = {
@@ -148,6 +149,17 @@ class NodeClient:
         trusted = ssl.create_default_context(cafile=os.environ.get("OS_CACERT") or None)
         connection = http.client.HTTPSConnection
         return connection(*where, timeout=self._seconds, context=trusted), root
+
+
+def every_fence(node: NodeClient) -> Iterator[dict[str, Any]]:
+    """Yield every fence, page by page."""
+    query = ""
+    while True:
+        page = node.get(f"/lunshare/fences{query}")
+        yield from page["fences"]
+        if "fences_links" not in page:
+            return
+        query = "?" + urlencode({"marker": page["fences"][-1]["host"]})
 
 
 def _proof() -> dict[str, str]:

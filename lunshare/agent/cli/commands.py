@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
-from lunshare.agent.cli.client import NodeClient, Refused
+from lunshare.agent.cli.client import NodeClient, Refused, every_fence
 from lunshare.agent.cli.output import write
 from lunshare.agent.cli.table import table
 
@@ -285,11 +285,11 @@ def attachment_id(hosts: list[dict[str, Any]], name: str) -> str:
     Hosts name themselves, also like the id of another one's attachment.
     """
     attached = [host for host in hosts if host["attachment_id"]]
-    initiator = name.lower()  # as the kernel has it
+    lowered = name.lower()  # names of computers have no case
     ids = {
         host["attachment_id"]
         for host in attached
-        if name == host["host"] or initiator == host["initiator"]
+        if lowered in ((host["host"] or "").lower(), host["initiator"])
     }
     if name in [host["attachment_id"] for host in attached]:
         return name
@@ -317,7 +317,7 @@ def unfence(node: NodeClient, arguments: Namespace) -> Result:
 
 def fences(node: NodeClient, arguments: Namespace) -> Result:
     """List the hosts that are fenced, with the proof for each volume."""
-    fences = node.get("/lunshare/fences")["fences"]
+    fences = list(every_fence(node))
     pending = any(fence["status"] != "fenced" for fence in fences)
     return Result(fences, _fences(fences), PENDING if pending else DONE)
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, NoReturn
 from urllib.parse import quote
 from xml.sax.saxutils import escape, quoteattr
 
-from lunshare.agent.cli.client import NodeClient, Refused, Unreachable
+from lunshare.agent.cli.client import NodeClient, Refused, Unreachable, every_fence
 
 # As fencing.py of fence-agents has them.
 # Not its code of wrong arguments: that is also what status says of a host that is off.
@@ -218,23 +218,24 @@ def _status(options: Options) -> int:
 def _list(options: Options) -> int:
     """Print the hosts that have an attachment, or a fence."""
     node = _node(options)
-    hosts = {host["host"] for host in node.get("/lunshare/hosts")["hosts"]}
-    hosts |= {fence["host"] for fence in node.get(_PATH)["fences"]}
-    for host in sorted(filter(None, hosts)):
+    names = [fence["host"] for fence in every_fence(node)]
+    names += [host["host"] or "" for host in node.get("/lunshare/hosts")["hosts"]]
+    hosts = {name.lower(): name for name in names}
+    for host in sorted(filter(None, hosts.values())):
         print(f"{host},")
     return OK
 
 
 def _list_status(options: Options) -> int:
     """Print the hosts that are fenced."""
-    for fence in _node(options).get(_PATH)["fences"]:
+    for fence in every_fence(_node(options)):
         print(f"{fence['host']},,{'OFF' if fence['status'] == 'fenced' else 'ON'}")
     return OK
 
 
 def _monitor(options: Options) -> int:
     """See that the node answers, and lets this user fence."""
-    _node(options).get(_PATH)
+    _node(options).get(f"{_PATH}?limit=1")
     return OK
 
 

@@ -153,7 +153,7 @@ COLUMNS: Mapping[str, sa.ColumnElement[Any]] = {
     "attach_status": _A.attach_status,
     "instance_id": _A.instance_uuid,
     "instance_uuid": _A.instance_uuid,
-    "attached_host": _A.attached_host,
+    "attached_host": _A.attached_host.collate("NOCASE"),
     "attach_mode": _A.attach_mode,
     "created_at": _A.created_at,
     "updated_at": _A.updated_at,

@@ -13,6 +13,7 @@ from sqlalchemy.dialects import sqlite
 from lunshare.agent.db.schema import HOST_FENCES, listed
 from lunshare.agent.db.sqlite.prepared import Prepared, Row
 from lunshare.agent.model.states import FenceKind
+from lunshare.drivers.values import plain_name
 
 _F = HOST_FENCES.c
 # Each attach reads it: built once.
@@ -25,7 +26,8 @@ _OF_NAMES = Prepared(
 
 def find(connection: sa.Connection, *names: str | None) -> Sequence[Row]:
     """Return the fences of hosts and initiators of these names, oldest first."""
-    return _OF_NAMES.rows(connection, {"names": names})
+    plain = [plain_name(name) for name in names if name]
+    return _OF_NAMES.rows(connection, {"names": plain})
 
 
 def strictest(fences: Iterable[Row]) -> FenceKind | None:
@@ -40,11 +42,20 @@ def of_host(connection: sa.Connection, host: str) -> Sequence[Row]:
     return connection.execute(query).all()
 
 
-def hosts(connection: sa.Connection) -> list[str]:
-    """Return every host that is fenced."""
-    return list(
-        connection.execute(sa.select(_F.host).distinct().order_by(_F.host)).scalars()
-    )
+def after(
+    connection: sa.Connection, host: str | None, limit: int
+) -> dict[str, list[Row]]:
+    """Return the rows of up to ``limit`` fences by host, in the order of hosts.
+
+    ``host``: the last one that the client has, None if none.
+    """
+    beyond = sa.true() if host is None else _F.host > host
+    hosts = sa.select(_F.host).where(beyond).distinct().order_by(_F.host).limit(limit)
+    query = sa.select(HOST_FENCES).where(_F.host.in_(hosts)).order_by(_F.host, _F.name)
+    fences: dict[str, list[Row]] = {}
+    for row in connection.execute(query):
+        fences.setdefault(row.host, []).append(row)
+    return fences
 
 
 def write(

@@ -403,7 +403,11 @@ sa.Index(
 _live("attachments_page", VOLUME_ATTACHMENT, "created_at", "id")
 _live("attachments_of_instance", VOLUME_ATTACHMENT, "instance_uuid")
 # A fence names a host, on every volume.
-_live("attachments_by_host", VOLUME_ATTACHMENT, "attached_host")
+sa.Index(
+    "attachments_by_host_name",
+    VOLUME_ATTACHMENT.c.attached_host.collate("NOCASE"),
+    sqlite_where=VOLUME_ATTACHMENT.c.deleted == sa.false(),
+)
 _live("attachments_by_initiator", VOLUME_ATTACHMENT, "initiator")
 # Leases that have not ended.
 sa.Index(
@@ -411,12 +415,29 @@ sa.Index(
     VOLUME_ATTACHMENT.c.lease_ends,
     sqlite_where=sa.text("deleted = 0 AND lease_ends IS NOT NULL"),
 )
-for _former in ("former_initiator", "former_host"):
+for _name, _former in (
+    ("initiator", VOLUME_ATTACHMENT.c.former_initiator),
+    ("host_name", VOLUME_ATTACHMENT.c.former_host.collate("NOCASE")),
+):
     sa.Index(
-        f"attachments_by_{_former}",
-        VOLUME_ATTACHMENT.c[_former],
+        f"attachments_by_former_{_name}",
+        _former,
         sqlite_where=sa.text("deleted = 0 AND leaving IS NOT NULL"),
     )
+# Those that os-attach may have named otherwise than their host names itself.
+sa.Index(
+    "attachments_by_sent_host",
+    sa.text("json_extract(connector, '$.host') COLLATE NOCASE"),
+    sqlite_where=sa.text(
+        "deleted = 0 AND legacy IS NOT NULL AND initiator IS NOT NULL"
+    ),
+    _table=VOLUME_ATTACHMENT,
+)
+sa.Index(
+    "attachments_fenced",
+    VOLUME_ATTACHMENT.c.fence,
+    sqlite_where=sa.text("deleted = 0 AND fence IS NOT NULL"),
+)
 # These two cover all rows: when a volume is purged, SQLite searches its rows here for
 # the foreign key, and cannot use a partial index for that.
 _OF_VOLUME = ("volume_id", "deleted", "sequence")

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The version of the schema that a database has, and the schema of a new one.
 
-A database of 0012 or 0013 gets what it lacks. No version has been released, so no older
+A database of 0012 to 0014 gets what it lacks. No version has been released, so no older
 schema is upgraded here: a database of one is refused, and its file stays as it is.
 """
 
@@ -23,15 +23,27 @@ from lunshare.agent.db.sqlite.engine import Database
 from lunshare.agent.model.errors import DatabaseFailed, StartupError
 
 #: The version of lunshare.agent.db.schema.
-VERSION = "0014"
+VERSION = "0015"
 
 #: The versions that are upgraded here, each with the columns that it lacks. It does not
 #: know them, and would open a host that is fenced, or whose lease has ended.
 _LACKING = {
     "0012": ("fence", "fenced_at", "former_host", "lease", "lease_ends"),
     "0013": ("lease", "lease_ends"),
+    "0014": (),
     VERSION: (),
 }
+
+#: Up to 0014 the names of hosts had case. A fence is then that of all spellings.
+_NAMES_WITHOUT_CASE = (
+    "DROP INDEX IF EXISTS attachments_by_host",
+    "DROP INDEX IF EXISTS attachments_by_former_host",
+    "INSERT INTO host_fences SELECT lower(name), lower(host), min(fence),"
+    " min(created_at) FROM host_fences WHERE 1 GROUP BY lower(name), lower(host)"
+    " ON CONFLICT (name, host) DO UPDATE"
+    " SET fence = excluded.fence, created_at = excluded.created_at",
+    "DELETE FROM host_fences WHERE name != lower(name) OR host != lower(host)",
+)
 
 #: The last commit that upgrades a database of 0001 and later to 0012.
 _UPGRADES = "7f7d4e9"
@@ -90,6 +102,8 @@ def _upgrade(database: Database, version: str) -> None:
             _add_column(connection, VOLUME_ATTACHMENT.c[name])
         if version != VERSION:
             connection.execute(sa.text("DROP TRIGGER IF EXISTS write_fenced"))
+            for statement in _NAMES_WITHOUT_CASE:
+                connection.execute(sa.text(statement))
             connection.execute(sa.update(_VERSION).values(version_num=VERSION))
         connection.execute(sa.text(triggers.fence_trigger()))
         for table in METADATA.sorted_tables:

@@ -99,6 +99,7 @@ class Reconciler:
         with self._one_run:
             result, began = ReconcileResult(), time.monotonic()
             self._leases.end_all()  # before anything is opened
+            self._fences.finish()
             self._node.refresh(wait)
             for name in self._backends:
                 self._admit(name, result)

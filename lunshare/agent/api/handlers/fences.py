@@ -5,15 +5,18 @@
 from __future__ import annotations
 
 from lunshare.agent.api.exchange import Answer, Call
-from lunshare.agent.api.requests import schemas
+from lunshare.agent.api.requests import paging, query, schemas
 from lunshare.agent.api.views import operator_views
 from lunshare.agent.service.attachments.fencing import HostFence
 
 
 def index(call: Call) -> Answer:
     """GET /lunshare/fences: list the hosts that are fenced, with the proof"""
-    fences = call.services.fences.list(call.ctx)
-    return Answer(200, {"fences": [operator_views.fence(fence) for fence in fences]})
+    parameters = query.only(call.query, "limit", "marker")
+    limit = paging.limit(parameters, call.settings.max_limit)
+    fences = call.services.fences.list(call.ctx, limit, parameters.get("marker"))
+    body = {"fences": [operator_views.fence(fence) for fence in fences]}
+    return Answer(200, body | paging.more(call, "fences", fences, "host"))
 
 
 def show(call: Call) -> Answer:

@@ -3,14 +3,15 @@
 """Fence a host: take its access, or its writing, to every volume of the node.
 
 The intent is one transaction: rows of host_fences, by which each later attach of the
-host is refused, and the fence in every attachment that the host has. It waits for no
-lock. The same step as a reconcile then closes the access of each, under its volume's
-lock, so whatever was opening an access meanwhile is closed after it.
+host is refused. What they take is then written in every attachment that the host has,
+some in each transaction. Both wait for no lock. The same step as a reconcile then
+closes the access of each, under its volume's lock, so whatever was opening an access
+meanwhile is closed after it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,16 +20,17 @@ from typing import Any
 
 from oslo_log import log
 
-from lunshare.agent.backends import Backends, NodeBackend
+from lunshare.agent.backends import Backends
 from lunshare.agent.db import (
     attachments,
     host_accesses,
     host_fences,
     volumes,
-    write_fences,
 )
+from lunshare.agent.db.host_accesses import AccessOfHost
 from lunshare.agent.db.sqlite.engine import Connection, Database, now
 from lunshare.agent.model.errors import Conflict, existing
+from lunshare.agent.model.page_rows import ROW_BYTES, PageRows, fill
 from lunshare.agent.model.records import Attachment, Mode, RequestContext
 from lunshare.agent.model.states import FenceKind
 from lunshare.agent.service.attachments import mode_change, refusals
@@ -43,6 +45,7 @@ from lunshare.agent.service.jobs.job_runner import JobRunner
 from lunshare.agent.threads.limit import Limit
 from lunshare.agent.threads.turn import waiting
 from lunshare.agent.volume_locks import VolumeLocks
+from lunshare.drivers.values import plain_name
 
 LOG = log.getLogger(__name__)
 
@@ -50,7 +53,12 @@ LOG = log.getLogger(__name__)
 ANSWER_SECONDS = 5.0
 _RUNS = "it has not been closed yet; repeat the request to wait for it"
 
-Rows = list[Attachment]
+#: Rows of one transaction; an unfence takes a millisecond or two for each.
+_ROWS_AT_ONCE = 64
+#: Fences whose attachments are read together.
+_HOSTS_AT_ONCE = 128
+
+Accesses = list[AccessOfHost]
 _Jobs = Mapping[str, Future[None]]
 _NO_JOBS: _Jobs = MappingProxyType({})
 
@@ -106,20 +114,23 @@ class Fences:
         """The attachments whose fence has ended, and that are not open again yet."""
         return frozenset(self._opening)
 
-    def list(self, ctx: RequestContext) -> list[HostFence]:
-        """Return every fence, with its proof for each volume."""
+    def list(
+        self, ctx: RequestContext, limit: int = 1000, marker: str | None = None
+    ) -> PageRows[HostFence]:
+        """Return a page of the fences, by host, with their proof for each volume."""
+        after = marker and fence_name(marker, "marker")
         with self._db.reading() as connection:
-            hosts = host_fences.hosts(connection)
-            return [self._read(connection, host) for host in hosts]
+            stored = host_fences.after(connection, after, limit)
+            fences = self._read(connection, stored)
+            return fill(fences, limit, lambda fence: ROW_BYTES * len(fence.volumes))
 
     def show(self, ctx: RequestContext, host: str) -> HostFence:
         """Return the fence of a host.
 
         :raises NotFound: it is not fenced.
         """
-        host = host_name(host, "host")
-        with self._db.reading() as connection:
-            fence = self._read(connection, host)
+        host = fence_name(host, "host")
+        fence = self._read_one(host)
         return existing(fence if fence.fence else None, "fence", host)
 
     def fence(
@@ -136,14 +147,13 @@ class Fences:
 
         :raises Invalid: no host has such a name.
         """
-        host = host_name(host, "host")
+        host = fence_name(host, "host")
         kind = FenceKind.WRITES if writes_only else FenceKind.ALL
         with self._db.writing() as connection:
-            rows = self._start(connection, host, kind)
+            names = _start(connection, host, kind)
         LOG.warning("[%s] host is being fenced: fence=%s", host, kind)
-        jobs = self._settle(rows, seconds)
-        with self._db.reading() as connection:
-            shown = self._read(connection, host, jobs)
+        jobs = self._settle(self._write_taken(names), seconds)
+        shown = self._read_one(host, jobs)
         LOG.warning("[%s] %s: volumes=%d", host, shown.status, len(shown.volumes))
         return shown
 
@@ -156,25 +166,26 @@ class Fences:
 
         :raises Invalid: no host has such a name.
         """
-        host = host_name(host, "host")
+        host = fence_name(host, "host")
         with self._db.writing() as connection:
             # With its own: an unfence that has failed is repeated by this.
             names = {host, *_names(host_fences.of_host(connection, host))}
             host_fences.remove(connection, host)
-            rows = self._write_taken(connection, names)
-            self._opening.update(row.id for row in rows)
-        jobs = self._settle(rows, seconds)
+        jobs = self._settle(self._write_taken(names, opens=True), seconds)
         with self._db.reading() as connection:
-            shown = [
-                FencedAccess(
-                    row,
-                    write_fences.generation(connection, row.volume_id),
-                    _failure(jobs.get(row.id)),
-                )
-                for row in _of_names(connection, names)
-            ]
+            accesses = host_accesses.of_names(connection, sorted(names))
+        shown = [_shown(each, _failure(jobs.get(each.row.id))) for each in accesses]
         LOG.warning("[%s] host unfenced: volumes=%d", host, len(shown))
         return HostFence(host, None, None, sorted(names - {host}), shown)
+
+    def finish(self) -> None:
+        """Write in the attachments what a killed fence or unfence has left.
+
+        A reconcile calls it, before it opens or closes anything.
+        """
+        with self._db.reading() as connection:
+            ids = host_accesses.stale(connection, self._lax())
+        self._write(ids)
 
     def _settle_and_forget(self, attachment_id: str) -> None:
         try:
@@ -213,95 +224,140 @@ class Fences:
         backend = self._backends.find(name)
         return backend is None or backend.drivers.target.abilities.fences
 
-    def _start(self, connection: Connection, host: str, kind: FenceKind) -> Rows:
-        """Write what is taken; return the attachments."""
-        stored = host_fences.of_host(connection, host)
-        since = min((name.created_at for name in stored), default=now())
-        if host_fences.strictest(stored) is FenceKind.ALL:
-            kind = FenceKind.ALL
-        names = {host, *_names(stored), *_initiators_now(connection, host)}
-        host_fences.write(connection, host, names, kind, since)
-        return self._write_taken(connection, names)
-
-    def _write_taken(self, connection: Connection, names: Iterable[str]) -> Rows:
+    def _write_taken(self, names: Iterable[str], opens: bool = False) -> Accesses:
         """Write what fences take of the attachments of these names; return these."""
-        rows = _of_names(connection, names)
-        for row in rows:
-            kind = self._taken(connection, row)
-            if kind is None and row.fence is not None:
-                _lower(connection, row)
-            if kind is not None or row.fence is not None:
-                values = {"fence": kind, "fenced_at": None}
-                attachments.set_values(connection, row.id, **values)
-        return rows
-
-    def _taken(self, connection: Connection, row: Attachment) -> FenceKind | None:
-        """Return what fences take of an attachment.
-
-        All of it where the target lets no host only read.
-        """
-        fences = host_fences.find(connection, row.initiator, row.attached_host)
-        kind = host_fences.strictest(fences)
-        backend = self._backend_of(connection, row)
-        enforces = (
-            backend is None or backend.drivers.target.abilities.enforces_read_only
-        )
-        return kind if enforces else kind and FenceKind.ALL
-
-    def _backend_of(
-        self, connection: Connection, row: Attachment
-    ) -> NodeBackend | None:
-        volume = volumes.require_row(connection, row.volume_id)
-        return self._backends.find(volume.backend)
-
-    def _settle(self, rows: Iterable[Attachment], seconds: float) -> _Jobs:
-        """Let the target follow the rows, and wait a little; return the jobs by row."""
-        by_volume: dict[str, list[str]] = {}
-        for row in rows:
-            by_volume.setdefault(row.volume_id, []).append(row.id)
         with self._db.reading() as connection:
-            backends = {
-                volume_id: volumes.require_row(connection, volume_id).backend
-                for volume_id in by_volume
-            }
+            accesses = host_accesses.of_names(connection, sorted(names))
+        ids = [access.row.id for access in accesses]
+        self._opening.update(ids if opens else ())
+        try:
+            self._write(ids)
+        except Exception:
+            self._opening.difference_update(ids)
+            raise
+        return accesses
+
+    def _write(self, ids: Sequence[str]) -> None:
+        """Write what fences take of these attachments, a few in each transaction.
+
+        No other writer waits long for a host with many. Whatever a crash leaves is
+        written by ``finish``, and no fence is proven before.
+        """
+        lax = self._lax()
+        for start in range(0, len(ids), _ROWS_AT_ONCE):
+            some = ids[start : start + _ROWS_AT_ONCE]
+            with self._db.writing() as connection:
+                for row in host_accesses.released(connection, some, lax):
+                    _lower(connection, row)
+                host_accesses.write_fences(connection, some, lax)
+
+    def _lax(self) -> Sequence[str]:
+        """Return the backends whose target lets no host only read."""
+        return [
+            name
+            for name, backend in self._backends.items()
+            if not backend.drivers.target.abilities.enforces_read_only
+        ]
+
+    def _settle(self, accesses: Accesses, seconds: float) -> _Jobs:
+        """Let the target follow the rows, and wait a little; return the jobs by row."""
+        by_volume: dict[tuple[str, str], list[str]] = {}
+        for each in accesses:
+            where = (each.row.volume_id, each.backend)
+            by_volume.setdefault(where, []).append(each.row.id)
         jobs: dict[str, Future[None]] = {}
-        for volume_id, ids in by_volume.items():
-            jobs |= self._queues.add(volume_id, backends[volume_id], ids)
+        for (volume_id, backend), ids in by_volume.items():
+            jobs |= self._queues.add(volume_id, backend, ids)
         with self._patient.place(0) as place, waiting():
             wait(jobs.values(), seconds if place else 0)
         return jobs
 
+    def _read_one(self, host: str, jobs: _Jobs = _NO_JOBS) -> HostFence:
+        with self._db.reading() as connection:
+            stored = {host: host_fences.of_host(connection, host)}
+            return next(self._read(connection, stored, jobs))
+
     def _read(
-        self, connection: Connection, host: str, jobs: _Jobs = _NO_JOBS
+        self,
+        connection: Connection,
+        stored: Mapping[str, Sequence[Any]],
+        jobs: _Jobs = _NO_JOBS,
+    ) -> Iterator[HostFence]:
+        """Yield the fences of these hosts; a statement is for many of them."""
+        hosts = list(stored)
+        for start in range(0, len(hosts), _HOSTS_AT_ONCE):
+            some = hosts[start : start + _HOSTS_AT_ONCE]
+            names = {name for host in some for name in _names(stored[host])}
+            by_name = _by_name(connection, names)
+            for host in some:
+                yield self._fence_of(host, stored[host], by_name, jobs)
+
+    def _fence_of(
+        self,
+        host: str,
+        stored: Sequence[Any],
+        by_name: Mapping[str, Accesses],
+        jobs: _Jobs,
     ) -> HostFence:
-        stored = host_fences.of_host(connection, host)
-        names = set(_names(stored))
+        names, kind = set(_names(stored)), host_fences.strictest(stored)
+        accesses = {a.row.id: a for name in names for a in by_name.get(name, ())}
         shown = [
-            FencedAccess(
-                row,
-                write_fences.generation(connection, row.volume_id),
-                self._why_open(connection, row, names, jobs.get(row.id)),
+            _shown(each, self._why_open(each, kind, names, jobs.get(each.row.id)))
+            for each in sorted(
+                accesses.values(), key=lambda each: (each.row.volume_id, each.row.id)
             )
-            for row in _of_names(connection, names)
         ]
         since = min((name.created_at for name in stored), default=None)
-        kind = host_fences.strictest(stored)
         return HostFence(host, kind, since, sorted(names - {host}), shown)
 
     def _why_open(
         self,
-        connection: Connection,
-        row: Attachment,
+        access: AccessOfHost,
+        kind: FenceKind | None,
         names: set[str],
         job: Future[None] | None,
     ) -> str | None:
         """Return why the host may still have access, None if it has not."""
-        if row.fenced_at is not None and row.former_initiator not in names:
+        row = access.row
+        takes = row.fence in (kind, FenceKind.ALL)
+        if takes and row.fenced_at is not None and row.former_initiator not in names:
             return None
-        backend = self._backend_of(connection, row)
+        backend = self._backends.find(access.backend)
         if backend is not None and not backend.drivers.target.abilities.fences:
             return refusals.ends_no_access(backend)
         return _failure(job) or f"a write may still land: {_RUNS}"
+
+
+def fence_name(host: str, field: str) -> str:
+    """Return the name by which a host is fenced, which has no case.
+
+    :raises Invalid: no host has such a name.
+    """
+    return plain_name(host_name(host, field))
+
+
+def _start(connection: Connection, host: str, kind: FenceKind) -> set[str]:
+    """Write what is taken from now on; return the names of the host."""
+    stored = host_fences.of_host(connection, host)
+    since = min((name.created_at for name in stored), default=now())
+    if host_fences.strictest(stored) is FenceKind.ALL:
+        kind = FenceKind.ALL
+    names = {host, *_names(stored), *_initiators_now(connection, host)}
+    host_fences.write(connection, host, names, kind, since)
+    return names
+
+
+def _shown(access: AccessOfHost, reason: str | None) -> FencedAccess:
+    return FencedAccess(access.row, access.generation, reason)
+
+
+def _by_name(connection: Connection, names: Iterable[str]) -> dict[str, Accesses]:
+    """Return the attachments of these names by each name that they have."""
+    by_name: dict[str, Accesses] = {}
+    for access in host_accesses.of_names(connection, sorted(names)):
+        for name in access.names:
+            by_name.setdefault(name, []).append(access)
+    return by_name
 
 
 def _names(stored: Iterable[Any]) -> list[str]:
@@ -315,25 +371,13 @@ def _initiators_now(connection: Connection, host: str) -> set[str]:
     """
     if is_initiator(host):
         return set()
-    names = set()
-    for row in host_accesses.of_host(connection, host):
-        if row.attached_host == host:
+    names: set[str | None] = {*host_accesses.initiators_sent_by(connection, host)}
+    for row in (each.row for each in host_accesses.of_names(connection, [host])):
+        if plain_name(row.attached_host or "") == host:
             names.add(row.initiator or row.former_initiator)
-        if row.former_host == host:
+        if plain_name(row.former_host or "") == host:
             names.add(row.former_initiator)
-    names |= set(host_accesses.initiators_sent_by(connection, host))
     return set(filter(None, names))
-
-
-def _of_names(connection: Connection, names: Iterable[str]) -> list[Attachment]:
-    """Return the attachments by which these hosts have, or may have, access."""
-    rows = {
-        row.id: row
-        for name in names
-        for row in host_accesses.of_host(connection, name)
-        if row.initiators
-    }
-    return sorted(rows.values(), key=lambda row: (row.volume_id, row.id))
 
 
 def _lower(connection: Connection, row: Attachment) -> None:

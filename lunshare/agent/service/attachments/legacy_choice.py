@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from lunshare.agent.model.errors import Invalid, NotFound
 from lunshare.agent.model.records import Attachment, Volume
 from lunshare.agent.model.states import AttachStatus
+from lunshare.drivers.values import plain_name
 
 Rows = Sequence[Attachment]
 
@@ -56,8 +57,10 @@ def to_attach(rows: Rows, host: str | None, multiattach: bool) -> Attachment | N
     """
     waiting = [row for row in rows if row.status is AttachStatus.ATTACHING]
     if multiattach and host is not None:
-        waiting = [row for row in waiting if row.attached_host in (None, host)]
-    named = _first(waiting, lambda row: host is not None and row.attached_host == host)
+        waiting = [
+            row for row in waiting if row.attached_host is None or _is_host(row, host)
+        ]
+    named = _first(waiting, lambda row: host is not None and _is_host(row, host))
     if named is not None or not waiting:
         return named
     if len(waiting) > 1:
@@ -76,7 +79,7 @@ def is_attached(rows: Rows, instance: str | None, host: str | None) -> bool:
         and (
             row.instance_uuid == instance
             if instance is not None
-            else row.instance_uuid is None and row.attached_host == host
+            else row.instance_uuid is None and _is_host(row, host)
         )
         for row in rows
     )
@@ -124,6 +127,13 @@ def to_detach(volume: Volume, attachment_id: str | None, action: str) -> str | N
     if attachment_id is not None and attachment_id not in ids:
         raise NotFound("attachment", attachment_id)
     return attachment_id or next(iter(ids), None)
+
+
+def _is_host(row: Attachment, host: str | None) -> bool:
+    """Whether a row has this host, or none where that is None."""
+    if host is None or row.attached_host is None:
+        return host is row.attached_host
+    return plain_name(row.attached_host) == plain_name(host)
 
 
 def _first(rows: Rows, chosen: Callable[[Attachment], bool]) -> Attachment | None:
