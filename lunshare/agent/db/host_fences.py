@@ -10,22 +10,30 @@ from datetime import datetime
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
-from lunshare.agent.db.schema import HOST_FENCES, listed
+from lunshare.agent.db.schema import HOST_FENCES, VOLUME_ATTACHMENT, listed
 from lunshare.agent.db.sqlite.prepared import Prepared, Row
 from lunshare.agent.model.states import FenceKind
 from lunshare.drivers.values import plain_name
 
-_F = HOST_FENCES.c
-# Each attach reads it: built once.
+_F, _A = HOST_FENCES.c, VOLUME_ATTACHMENT.c
+# Each attach reads it: built once. An unfence ends with the attachments: until then the
+# initiator has no access that a new one could share.
 _OF_NAMES = Prepared(
-    sa.select(_F.host, _F.fence, _F.created_at)
-    .where(_F.name.in_(listed("names")))
-    .order_by(_F.created_at)
+    sa.union_all(
+        sa.select(_F.host, _F.fence, _F.created_at).where(
+            _F.name.in_(listed("names"))
+        ),
+        sa.select(_A.initiator, _A.fence, _A.updated_at).where(
+            _A.initiator.in_(listed("names")),
+            _A.fence.is_not(None),
+            _A.deleted == sa.false(),
+        ),
+    ).order_by("created_at")
 )
 
 
 def find(connection: sa.Connection, *names: str | None) -> Sequence[Row]:
-    """Return the fences of hosts and initiators of these names, oldest first."""
+    """Return the fences of hosts and initiators, oldest first, until they end."""
     plain = [plain_name(name) for name in names if name]
     return _OF_NAMES.rows(connection, {"names": plain})
 

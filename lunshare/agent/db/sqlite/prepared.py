@@ -54,7 +54,7 @@ class Prepared:
 
     def __init__(
         self,
-        statement: sa.Select[Any] | sa.Insert | sa.Update,
+        statement: sa.SelectBase | sa.Insert | sa.Update,
         index: str = "",
         record: Record = None,
     ) -> None:
