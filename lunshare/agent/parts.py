@@ -167,7 +167,11 @@ class Parts(Services):
         self.mode_changes = ModeChanges(*shared, jobs=self.jobs)
         self.handovers = Handovers(*shared, changes=self.mode_changes, gate=gate)
         self.leases = Leases(
-            *shared, changes=self.mode_changes, handovers=self.handovers, jobs=self.jobs
+            *shared,
+            changes=self.mode_changes,
+            handovers=self.handovers,
+            jobs=self.jobs,
+            counted=self.recorded.lease_ended,
         )
         self.fences = Fences(
             *shared, backends=self.backends, jobs=self.jobs, patient=self._threads

@@ -19,10 +19,12 @@ import pytest
 import sqlalchemy as sa
 from prometheus_client.parser import text_string_to_metric_families
 
+from lunshare.agent import boot_clock
 from lunshare.agent.db.schema import SERVICES
 from lunshare.agent.db.sqlite.engine import Database
 from lunshare.agent.model.errors import BackendFailed, DatabaseFailed
-from lunshare.agent.model.records import NewVolume, Volume
+from lunshare.agent.model.lease_records import NewLease
+from lunshare.agent.model.records import Mode, NewVolume, Volume
 from lunshare.agent.service.metrics.helper_usage import HelperUsage
 from lunshare.agent.service.metrics.recorded import Metrics, Recorded
 from lunshare.agent.timers import Timer
@@ -58,6 +60,21 @@ def value(node: Node, name: str, **labels: str) -> float | None:
             if sample.name == name and sample.labels == labels:
                 return float(sample.value)
     return None
+
+
+def test_leases_are_counted_while_they_run_and_when_they_end(
+    node: Node, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = attach(node, shared(node, api), "alpha", "ro")
+    counts = ("lunshare_leases", "lunshare_lease_ends_total")
+    assert [value(node, name) for name in counts] == [0, 0]
+    node.services.mode_changes.change(CTX, row.id, Mode.RW, lease=NewLease(30))
+    assert [value(node, name) for name in counts] == [1, 0]
+    later = boot_clock.seconds() + 31
+    monkeypatch.setattr(boot_clock, "seconds", lambda: later)
+    node.services.leases.end_due()
+    until(lambda: value(node, "lunshare_lease_ends_total") == 1)
+    assert [value(node, name) for name in counts] == [0, 1]
 
 
 def shared(node: Node, api: Api) -> Volume:

@@ -20,9 +20,7 @@ _F, _A = HOST_FENCES.c, VOLUME_ATTACHMENT.c
 # initiator has no access that a new one could share.
 _OF_NAMES = Prepared(
     sa.union_all(
-        sa.select(_F.host, _F.fence, _F.created_at).where(
-            _F.name.in_(listed("names"))
-        ),
+        sa.select(_F.host, _F.fence, _F.created_at).where(_F.name.in_(listed("names"))),
         sa.select(_A.initiator, _A.fence, _A.updated_at).where(
             _A.initiator.in_(listed("names")),
             _A.fence.is_not(None),

@@ -10,6 +10,7 @@ first, the other one sees it. So a renewal waits for no lock and for no target.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 
@@ -59,7 +60,10 @@ class Leases:
         changes: ModeChanges,
         handovers: Handovers,
         jobs: JobRunner,
+        counted: Callable[[], None] = lambda: None,
     ) -> None:
+        """``counted`` is called for each lease whose time was over."""
+        self._counted = counted
         self._db, self._access, self._locks = db, access, locks
         self._changes, self._handovers, self._jobs = changes, handovers, jobs
         self._ending: dict[str, Future[None]] = {}
@@ -158,6 +162,7 @@ class Leases:
                 return [], None  # it was renewed, or has lost its write access
             ended = [_lower(connection, same) for same in _of_same(connection, row)]
             follower = self._start_handover(connection, row, ended)
+        self._counted()
         LOG.warning(
             "[%s] lease ended: attachment=%s volume=%s next=%s",
             row.attached_host,

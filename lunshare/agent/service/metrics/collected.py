@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Values at the moment of a scrape: from memory, and from one small table.
+"""Values at the moment of a scrape: from memory, a small table and the leases.
 
 Nothing here reads storage, waits for a backend, or costs more with more volumes.
 """
@@ -16,6 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from lunshare.agent.backends import Backends, NodeBackend
+from lunshare.agent.db import lease_ends
 from lunshare.agent.db.sqlite.engine import Database
 from lunshare.agent.db.totals import StatusTotals, by_status
 from lunshare.agent.model.errors import AgentError
@@ -95,13 +96,15 @@ class NodeCollector(Collector):
         failures.add_metric((), check.failures)
         yield failures
         try:
-            with self.database.reading(one_statement=True) as connection:
-                totals = by_status(connection)
+            with self.database.reading() as connection:
+                totals, leases = by_status(connection), lease_ends.count(connection)
         except AgentError as error:
             LOG.error("[main] metrics: no totals by status: %s", error)
             return
         yield self._volumes(totals)
         yield _attachments(totals)
+        text = "Leases of write access that have not ended."
+        yield _gauge("lunshare_leases", text, (), [((), leases)])
 
     def _volumes(self, totals: StatusTotals) -> Metric:
         counts = {

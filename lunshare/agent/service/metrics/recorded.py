@@ -108,6 +108,11 @@ class Recorded:
             ("kind",),
             registry=registry,
         )
+        self._lease_ends = Counter(
+            "lunshare_lease_ends",
+            "Leases of write access that have ended because nobody renewed them.",
+            registry=registry,
+        )
         self._reconciled = Gauge(
             "lunshare_reconcile_last_success_timestamp_seconds",
             "When the last reconcile ended, 0 before the first.",
@@ -171,6 +176,10 @@ class Recorded:
     def drifted(self, kind: str) -> None:
         """Count a difference of a target that was found."""
         self._kinds.labels(kind).inc()
+
+    def lease_ended(self) -> None:
+        """Count a lease whose time was over."""
+        self._lease_ends.inc()
 
     def reconciled(self, changed: int, failed: int, seconds: float) -> None:
         """Note a reconcile that has ended, and how many differences it found."""
