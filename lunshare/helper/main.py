@@ -18,6 +18,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from lunshare.drivers import request_ids
@@ -30,6 +31,7 @@ from lunshare.helper.copying import CopyVerbs
 from lunshare.helper.disk_locks import DiskLocks
 from lunshare.helper.firewall.firewall_verbs import FirewallVerbs
 from lunshare.helper.lio import backstores, exports_command, target_requests
+from lunshare.helper.lio.memory_guard import MemoryGuard
 from lunshare.helper.lio.portals import is_portal
 from lunshare.helper.lio.target_reads import TargetReads
 from lunshare.helper.lio.target_verbs import TargetVerbs
@@ -72,9 +74,11 @@ def main(argv: list[str] | None = None) -> int:
     except DriverError as error:
         LOG.error("%s", error)
         return 1
-    table = verbs(served, commands, Mounts(), locks)
+    guard = memory_guard(served)
+    table = verbs(served, commands, Mounts(), locks, guard)
     server = Server(listener, table, {0, account.pw_uid})
     stop = StopSignals()
+    guard.start()
     LOG.info("serving %s with %d filters", options.user, len(commands))
     notify("READY=1")
     server.serve(stop)
@@ -87,6 +91,7 @@ def verbs(
     commands: Commands,
     mounts: Mounts,
     disk_locks: DiskLocks | None = None,
+    guard: MemoryGuard | None = None,
 ) -> dict[str, Verb]:
     """Return all verbs of the helper by name; each checks its arguments.
 
@@ -94,14 +99,14 @@ def verbs(
     With ``disk_locks`` verbs on bytes wait for the work of an earlier helper process.
     """
     headers, pools = HeaderVerbs(served), PoolVerbs(served)
-    exported = backstores.is_exported
+    exported, guard = backstores.is_exported, guard or memory_guard(served)
     return {
         "run": ChangeVerb(_runner(commands)),
         "lvm.commit": headers.commit,
         "lvm.pool": pools.status,
         "lvm.mapped": pools.mapped,
-        "node.processes": processes.usage,
-        **_target_verbs(served, mounts),
+        "node.processes": partial(processes.usage, guard.figures),
+        **_target_verbs(guard.verbs, guard.reads, served, mounts),
         **FirewallVerbs(is_portal).verbs(),
         **CopyVerbs(served, exported, mounts, disk_locks).verbs(),
         **ShareVerbs(mounts, served, exported, disk_locks).verbs(),
@@ -115,11 +120,15 @@ def _runner(commands: Commands) -> Callable[..., str]:
     return run
 
 
-def _target_verbs(served: Served, mounts: Mounts) -> dict[str, Verb]:
-    takes_over = served.serves_group if served.takeover else None
-    lio = TargetVerbs(served.prefix, takes_over)
-    reads = TargetReads(served.prefix, takes_over)
+def memory_guard(served: Served) -> MemoryGuard:
+    """Return the guard, not started, with the verbs of the target that it uses."""
+    names = served.prefix, served.serves_group if served.takeover else None
+    return MemoryGuard(TargetVerbs(*names), TargetReads(*names))
 
+
+def _target_verbs(
+    lio: TargetVerbs, reads: TargetReads, served: Served, mounts: Mounts
+) -> dict[str, Verb]:
     def check(arguments: Arguments, _: float) -> list[str]:
         return lio.check(target_requests.prefix(arguments))
 

@@ -19,7 +19,7 @@ import subprocess
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 import psutil
@@ -111,11 +111,13 @@ def _read(pipes: selectors.BaseSelector, until: float) -> None:
             pipes.unregister(pipe.fileobj)
 
 
-def usage(arguments: Mapping[str, Any], _: float) -> dict[str, Any]:
+def usage(
+    of_hosts: Callable[[], Mapping[str, int]], arguments: Mapping[str, Any], _: float
+) -> dict[str, Any]:
     """The verb node.processes: memory, descriptors, threads, and commands by state.
 
-    Of each state the number of commands and the age of the oldest, in seconds. The
-    size of the answer is fixed.
+    Of each state the number of commands and the age of the oldest, in seconds. Also
+    what ``of_hosts`` counts of the node's memory. The size of the answer is fixed.
     """
     requests.nothing(arguments)
     commands = {state: {"count": 0, "oldest": 0.0} for state in (*STATES, OTHER)}
@@ -129,7 +131,8 @@ def usage(arguments: Mapping[str, Any], _: float) -> dict[str, Any]:
         row["count"] += 1
         row["oldest"] = max(row["oldest"], age)
         used = {name: used[name] + number for name, number in more.items()}
-    return {"helper": _used(psutil.Process()), "used": used, "commands": commands}
+    helper = _used(psutil.Process())
+    return {"helper": helper, "used": used, "commands": commands, "hosts": of_hosts()}
 
 
 def _running() -> Iterator[tuple[psutil.Process, float]]:

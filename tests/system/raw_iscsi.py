@@ -106,9 +106,21 @@ class RawSession:
         name with "and data" does not. ``expected`` is another Expected Data Transfer
         Length than that of the data; with ``follows`` a Data-Out follows at once.
         """
-        self._tag += 1
         if expected is None:
             expected = len(data) if flag != "-" else 0
+        at_once = flag == "W" and self.answered.get("ImmediateData") == "Yes"
+        sent = data if at_once or flag.endswith("and data") else b""
+        try:
+            self.ask(cdb, flag, expected, sent)
+            if follows:
+                self._put(struct.pack(">II", self._tag, _NO_TAG), 0, data)
+            return next(self._answers(data))
+        except (ConnectionError, TimeoutError) as error:
+            return type(error).__name__
+
+    def ask(self, cdb: bytes, flag: str, expected: int, data: bytes = b"") -> None:
+        """Send a command, and receive nothing."""
+        self._tag += 1
         more = cdb[_CDB:]
         extension = struct.pack(">HBx", len(more) + 1, 1) + more if more else b""
         fields = struct.pack(
@@ -117,15 +129,7 @@ class RawSession:
         self._command_number += 1
         flags = (FLAGS | WRONG_FLAGS)[flag] | 1
         header = bytes([_COMMAND, flags]) + bytes(14) + fields
-        at_once = flag == "W" and self.answered.get("ImmediateData") == "Yes"
-        sent = data if at_once or flag.endswith("and data") else b""
-        try:
-            self._send(header + cdb[:_CDB].ljust(_CDB, b"\0"), extension, sent)
-            if follows:
-                self._put(struct.pack(">II", self._tag, _NO_TAG), 0, data)
-            return next(self._answers(data))
-        except (ConnectionError, TimeoutError) as error:
-            return type(error).__name__
+        self._send(header + cdb[:_CDB].ljust(_CDB, b"\0"), extension, data)
 
     def data_out(self, tag: int, data: bytes) -> str:
         """Send a Data-Out that nobody has asked for; returns the answer to a ping."""

@@ -38,7 +38,7 @@ def command() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def sleeping() -> dict[str, float]:
-    rows: dict[str, dict[str, float]] = processes.usage({}, 1.0)["commands"]
+    rows: dict[str, dict[str, float]] = processes.usage(dict, {}, 1.0)["commands"]
     return rows["sleeping"]
 
 
@@ -46,25 +46,25 @@ def test_commands_are_counted_by_state_while_they_run(command) -> None:
     until(lambda: sleeping()["count"] == 1)
     assert 0 < sleeping()["oldest"] < 60
     os.kill(command.pid, signal.SIGSTOP)
-    until(lambda: processes.usage({}, 1.0)["commands"]["other"]["count"] == 1)
+    until(lambda: processes.usage(dict, {}, 1.0)["commands"]["other"]["count"] == 1)
     assert sleeping() == {"count": 0, "oldest": 0.0}
     command.kill()
     command.wait()
     assert all(
-        row["count"] == 0 for row in processes.usage({}, 1.0)["commands"].values()
+        row["count"] == 0 for row in processes.usage(dict, {}, 1.0)["commands"].values()
     )
 
 
 def test_a_command_that_nobody_has_waited_for_uses_nothing_more(command) -> None:
     command.kill()
-    until(lambda: processes.usage({}, 1.0)["commands"]["other"]["count"] == 1)
-    assert processes.usage({}, 1.0)["used"]["memory"] == 0
+    until(lambda: processes.usage(dict, {}, 1.0)["commands"]["other"]["count"] == 1)
+    assert processes.usage(dict, {}, 1.0)["used"]["memory"] == 0
 
 
 def test_memory_descriptors_and_threads_are_those_of_helper_and_commands(
     command,
 ) -> None:
-    usage = processes.usage({}, 1.0)
+    usage = processes.usage(dict, {}, 1.0)
     for part in ("helper", "used"):
         assert usage[part]["memory"] > 1 << 20
         assert usage[part]["descriptors"] >= 3
@@ -77,14 +77,14 @@ def test_processes_of_others_are_not_looked_at() -> None:
     assert other.stdout
     with other.stdout:
         other.stdout.readline()
-        assert processes.usage({}, 1.0)["used"]["threads"] == 0
+        assert processes.usage(dict, {}, 1.0)["used"]["threads"] == 0
         other.kill()
         other.wait()
 
 
 def test_it_takes_no_arguments() -> None:
     with pytest.raises(InvalidValue):
-        processes.usage({"pid": 1}, 1.0)
+        processes.usage(dict, {"pid": 1}, 1.0)
 
 
 def test_program_that_cannot_be_started_is_a_failed_command() -> None:
@@ -92,4 +92,4 @@ def test_program_that_cannot_be_started_is_a_failed_command() -> None:
     with pytest.raises(CommandFailed, match="No such file"):
         processes.start(["/nowhere"], {}, stdin=nothing, stdout=nothing, stderr=nothing)
     # It is not a command of the table.
-    assert processes.usage({}, 1.0)["used"]["threads"] == 0
+    assert processes.usage(dict, {}, 1.0)["used"]["threads"] == 0

@@ -390,6 +390,9 @@ def test_what_the_helper_uses_is_collected(helper: HelperProcess) -> None:
     rss = psutil.Process(helper.process.pid).memory_info().rss
     assert float(memory) == pytest.approx(rss, rel=0.1)
     assert 'lunshare_helper_commands{state="disk-sleep"} 0.0' in text
+    assert 'lunshare_memory_takers_total{what="closed"} 0.0' in text
+    (limit,) = re.findall(r"hosts_memory_limit_bytes (\d\S+)", text)
+    assert 0 < float(limit) <= psutil.virtual_memory().total / 4
 
 
 def test_page_is_there_in_time_while_the_helper_hangs(helper: HelperProcess) -> None:

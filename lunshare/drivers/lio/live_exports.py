@@ -11,6 +11,8 @@ from lunshare.drivers.values import LiveConnector, LiveExport, Mode, Registratio
 
 #: Why an empty ACL stays, by the words of lunshare.helper.lio.kept_acls.
 _LEFT = {
+    "memory": "has taken the node's memory with commands that it did not receive, and"
+    " is closed; detach it, and attach it again",
     "dead session": "has left a session that the kernel does not end; it can be"
     " attached to this volume after the node's next start",
     "mapped LUN": "has sent a registration (SPEC_I_PT) that the kernel does not end;"

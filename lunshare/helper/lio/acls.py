@@ -63,8 +63,10 @@ EMPTY, DEAD, HELD = "sessions", "dead session", "dependency"
 STUCK = "mapped LUN"
 _STUCK_TAG = f"{_KEPT}{STUCK})"
 _UNMAP_SECONDS = 2.0
+#: It has taken the node's memory: see memory_guard.
+MEMORY = "memory"
 #: Why a host is not let in again: a dead session would be hidden, a LUN not mapped.
-REFUSED = (DEAD, STUCK)
+REFUSED = (DEAD, STUCK, MEMORY)
 _CONNECTION = "CID: "
 
 # A mapped LUN without its link has an empty write_protect.
@@ -142,7 +144,7 @@ def is_stuck(acl: str) -> bool:
 
 def keep(acl: str, why: str) -> None:
     """Refuse every login of an ACL without a LUN. ``grant`` can use it again."""
-    _refuse_logins(acl)
+    refuse_logins(acl)
     note_kept(acl, why)
 
 
@@ -180,7 +182,7 @@ def close_idle(acl: str) -> bool:
 
     No command of such a host is in progress, and none can come.
     """
-    _refuse_logins(acl)
+    refuse_logins(acl)
     if not is_idle(acl):
         return False
     unmap_at_once(acl)
@@ -342,7 +344,7 @@ def _end_and_unmap(acl: str, lock: TimedLock) -> None:
     A login that had passed CHAP before logins were refused may become a session
     meanwhile, so the sessions are checked again, and once more without the LUN.
     """
-    _refuse_logins(acl)
+    refuse_logins(acl)
     if not is_idle(acl):
         _end_sessions(acl, lock)
     while has_live_session(acl):
@@ -352,7 +354,7 @@ def _end_and_unmap(acl: str, lock: TimedLock) -> None:
         _end_sessions(acl, lock)
 
 
-def _refuse_logins(acl: str) -> None:
+def refuse_logins(acl: str) -> None:
     """Refuse every login. Live sessions continue.
 
     The kernel requires both name and password (chap_server_open, 6.1 and 6.12).
@@ -371,7 +373,7 @@ def _end_sessions(acl: str, lock: TimedLock) -> None:
     """
     last, what = session(acl), f"ending the sessions of {_host(acl)}"
     _wait_for_timer(acl)
-    lock.run_step(what, _change_depth, acl)
+    lock.run_step(what, change_depth, acl)
     lock.wait_until(what, lambda: not 0 < session(acl) <= last or is_dead(acl))
     _wait_for_timer(acl)
 
@@ -389,7 +391,7 @@ def _wait_for_timer(acl: str) -> None:
         time.sleep(_PAUSE_SECONDS)
 
 
-def _change_depth(acl: str) -> None:
+def change_depth(acl: str) -> None:
     """Write another value, because only a real change ends sessions.
 
     The write takes the portal group's lock first. So it also waits for an earlier

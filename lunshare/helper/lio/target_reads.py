@@ -43,7 +43,7 @@ class TargetReads:
     def __init__(self, prefix: str, takes_over: TakesOver | None = None) -> None:
         """As for TargetVerbs."""
         self._prefix, self._takes_over = prefix, takes_over
-        self._ours = re.compile(re.escape(prefix) + f"volume-({UUID})")
+        self.ours = re.compile(re.escape(prefix) + f"volume-({UUID})")
         self._reads = Locks()
 
     def observe(self, seconds: float) -> list[dict[str, Any]]:
@@ -52,23 +52,23 @@ class TargetReads:
         Of one that hangs it has the volume's id, and why it could not be read.
         """
         until = time.monotonic() + seconds
-        matches = filter(None, map(self._ours.fullmatch, names(ISCSI)))
+        matches = filter(None, map(self.ours.fullmatch, names(ISCSI)))
         exports = (self._live_or_why(match[1], until) for match in matches)
         return [export for export in exports if export is not None]
 
     def live(self, volume_id: str, seconds: float) -> dict[str, Any] | None:
         """Return the export of one volume, as ``observe`` does; None if it has none."""
-        target = self._target(volume_id)
+        target = self.target(volume_id)
         hosts = _count_hosts(target)
         return self._read(
             target.name,
             min(seconds, _SECONDS + _HOST_SECONDS * hosts),
-            lambda: comparison.observe(target) if _is_ours(target) else None,
+            lambda: comparison.observe(target) if is_ours(target) else None,
         )
 
     def compare(self, wanted: Apply, seconds: float) -> list[dict[str, str | None]]:
         """Return how the live export differs from the wanted one; change nothing."""
-        target = self._target(wanted.export.volume_id)
+        target = self.target(wanted.export.volume_id)
         read = partial(as_target_failed, comparison.answers, target, wanted)
         return self._read(f"the differences of {target.name}", seconds, read)
 
@@ -77,7 +77,7 @@ class TargetReads:
 
         It reads no ACL, so it costs the same whatever hosts the volume has.
         """
-        target = self._target(volume_id)
+        target = self.target(volume_id)
         return self._read(
             f"the reservations of {target.name}",
             min(seconds, _SECONDS),
@@ -91,7 +91,7 @@ class TargetReads:
         except (DeadlineExceeded, HelperBusy) as error:
             return {"volume_id": volume_id, "unread": str(error)}
 
-    def _target(self, volume_id: str) -> Target:
+    def target(self, volume_id: str) -> Target:
         return Target(self._prefix, volume_id, self._takes_over)
 
     def _read(self, name: str, seconds: float, read: Callable[[], _Value]) -> _Value:
@@ -101,7 +101,8 @@ class TargetReads:
         return values[0]
 
 
-def _is_ours(target: Target) -> bool:
+def is_ours(target: Target) -> bool:
+    """Whether lunshare has created the target, or taken it over."""
     return os.path.isdir(target.path) and not target.foreign_parts()
 
 

@@ -48,7 +48,7 @@ class TargetVerbs:
     def __init__(self, prefix: str, takes_over: TakesOver | None = None) -> None:
         """``takes_over``: for which groups targets of Cinder's driver may be ours."""
         self._prefix, self._takes_over = prefix, takes_over
-        self._locks = Locks()
+        self.locks = Locks()
 
     def check(self, prefix: str) -> list[str]:
         """Prepare the node; return a sentence for each thing that is missing or wrong.
@@ -72,7 +72,7 @@ class TargetVerbs:
         target = self._target(wanted.export.volume_id)
         disk = wanted.export.disk
         medium = _medium(target, disk)
-        with self._locks.hold(target.name, seconds, medium, is_gone=is_gone) as lock:
+        with self.locks.hold(target.name, seconds, medium, is_gone=is_gone) as lock:
             return as_target_failed(_apply, target, wanted, lock)
 
     def remove(
@@ -81,7 +81,7 @@ class TargetVerbs:
         """Remove the volume's export; return the changes."""
         target = self._target(volume_id)
         medium = _medium(target, None)
-        with self._locks.hold(target.name, seconds, medium, is_gone=is_gone) as lock:
+        with self.locks.hold(target.name, seconds, medium, is_gone=is_gone) as lock:
             return as_target_failed(_remove, target, lock)
 
     def _target(self, volume_id: str) -> Target:
@@ -124,7 +124,7 @@ def _apply(target: Target, wanted: Apply, lock: TimedLock) -> list[str]:
     if fresh:
         iscsi_target.enable(target)
     if refused:
-        raise TargetFailed(target.volume_id, _REFUSED % refused[0])
+        raise TargetFailed(target.volume_id, refused[0])
     return changes + opened
 
 
@@ -262,6 +262,9 @@ def _close_hosts(target: Target, hosts: list[str], lock: TimedLock) -> list[str]
     closed = kept_acls.close_idle(target, hosts, lock)
     rest = sorted(set(hosts).difference(closed))
     closed += [host for host in rest if kept_acls.close(target, host, lock)]
+    for acl in map(target.acl, set(hosts).difference(closed)):
+        if acls.why_kept(acl) == acls.MEMORY:
+            acls.keep(acl, acls.EMPTY)  # its next attachment is another one
     return [f"{host} closed" for host in closed]
 
 
@@ -270,7 +273,7 @@ def _open(
 ) -> tuple[list[str], list[str]]:
     """Open what is wanted; a new mapped LUN is read-only at first.
 
-    Return the changes, and the hosts that are refused (``acls.REFUSED``).
+    Return the changes, and why hosts are refused (``acls.REFUSED``).
     """
     changes, refused = [], []
     if target.cinder_backstore():
@@ -280,7 +283,7 @@ def _open(
         if why := acls.why_kept(acl):
             kept_acls.close(target, connector.initiator, lock)  # a session that is late
         if why in acls.REFUSED:
-            refused.append(connector.initiator)
+            refused.append(_REFUSED[why == acls.MEMORY] % connector.initiator)
         else:
             changes += acls.grant(acl, target.lun_of(connector), connector)
     return changes, refused
@@ -310,7 +313,8 @@ def as_target_failed(
 _REFUSED = (
     "initiator %s has left a session or a registration at this volume that the kernel"
     " does not end: attach it to the volume after the node's next start, or attach"
-    " another host"
+    " another host",
+    "initiator %s has taken the node's memory: detach it, and attach it again",
 )
 _REMEDY = "load the modules target_core_mod and iscsi_target_mod"
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from lunshare.drivers.base import Root
@@ -53,6 +53,8 @@ class HelperUsage(Collector):
             ages = [(state, row["oldest"]) for state, row in commands.items()]
             name = "lunshare_helper_oldest_command_seconds"
             yield _gauge(name, text, ages, "state")
+            if "hosts" in usage:  # a helper of before has none
+                yield from _of_hosts(usage["hosts"])
 
     def _usage(self) -> dict[str, Any] | None:
         if not self._mutex.acquire(blocking=False):
@@ -64,6 +66,21 @@ class HelperUsage(Collector):
             return None
         finally:
             self._mutex.release()
+
+
+def _of_hosts(figures: Mapping[str, int]) -> Iterator[Metric]:
+    """Yield how much of the node's memory hosts hold, and what was done about it."""
+    name = "lunshare_hosts_memory_bytes"
+    text = "Memory of the node that commands of hosts hold."
+    yield GaugeMetricFamily(name, text, figures["held"])
+    text = "How much they may hold before their sessions are ended."
+    yield GaugeMetricFamily("lunshare_hosts_memory_limit_bytes", text, figures["limit"])
+    name = "lunshare_memory_takers"
+    text = "How often a host's sessions were ended, or the host closed, for its memory."
+    takers = CounterMetricFamily(name, text, labels=("what",))
+    for what in ("ended", "closed"):
+        takers.add_metric((what,), figures[what])
+    yield takers
 
 
 def _gauge(
