@@ -21,10 +21,10 @@ from lunshare.agent.model.lease_records import NewLease
 from lunshare.agent.service.attachments import access, fencing, mode_change
 from lunshare.agent.service.attachments.access import Access
 from lunshare.agent.service.attachments.batches import Batches
-from lunshare.agent.service.attachments.fencing import Fences
 from lunshare.agent.service.attachments.handover import Handovers
 from lunshare.agent.service.attachments.leases import Leases
 from lunshare.agent.service.attachments.mode_change import ModeChanges
+from lunshare.agent.service.attachments.volume_queues import VolumeQueues
 from lunshare.agent.service.attachments.wanted_state import Wanted
 from lunshare.agent.service.reconcile import Reconciler
 from lunshare.drivers.values import Auth, Connector, Mode
@@ -141,7 +141,13 @@ def attach_fenced_hosts(patch: pytest.MonkeyPatch) -> None:
 
 def fence_without_the_lock(patch: pytest.MonkeyPatch) -> None:
     """A fence closes an access beside an attach that opens it."""
-    patch.setattr(Fences, "settle", Fences.settle_locked)
+
+    def settle(self: VolumeQueues, volume_id: str) -> None:
+        for ident, future in self._take(volume_id):
+            self._work(ident)
+            future.set_result(None)
+
+    patch.setattr(VolumeQueues, "settle", settle)
 
 
 def leave_what_was_begun(patch: pytest.MonkeyPatch) -> None:
@@ -174,6 +180,7 @@ def count_no_leaving_writer(patch: pytest.MonkeyPatch) -> None:
 def end_leases_too_early(patch: pytest.MonkeyPatch) -> None:
     """The timer ends every lease at which it looks, also one that was renewed."""
     commit, ended = Leases._commit_end, lease_ends.ended
+    of_volume = lease_ends.ended_of_volume
 
     def anyway(self: Leases, attachment_id: str) -> Any:
         with self._db.writing() as connection:
@@ -182,6 +189,11 @@ def end_leases_too_early(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(
         lease_ends, "ended", lambda connection, _: ended(connection, math.inf)
+    )
+    patch.setattr(
+        lease_ends,
+        "ended_of_volume",
+        lambda connection, ident, _: of_volume(connection, ident, math.inf),
     )
     patch.setattr(Leases, "_commit_end", anyway)
 
