@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,6 +22,8 @@ from tests.stands.node import CTX, Node, attach, host_connector, initiator
 from tests.stands.waiting import until
 
 EVERY = Page(None, 100)
+#: A client waits until its job is killed, however slow the machine is.
+PATIENT = "create_wait = 60"
 
 
 class Killed(BaseException):
@@ -32,13 +33,13 @@ class Killed(BaseException):
 @pytest.fixture
 def first(tmp_path: Path) -> Iterator[Node]:
     fake_storage.reset()
-    made = Node(tmp_path).start()
+    made = Node(tmp_path, extra=PATIENT).start()
     yield made
     made.close()
 
 
 def killed_at(failures: Failures, point: str, operation: Callable[[], object]) -> None:
-    with failures.fail(point, Killed()), contextlib.suppress(Killed):
+    with failures.fail(point, Killed()), pytest.raises(Killed):
         operation()
 
 
@@ -68,7 +69,7 @@ def test_a_complete_clone_is_available_though_its_source_has_grown(
 ) -> None:
     fake_storage.reset()
     section = "fake_clones_at_once = true"
-    first = Node(tmp_path, section=section).start()
+    first = Node(tmp_path, section=section, extra=PATIENT).start()
     source, held = first.plain_volume(), fake_storage.storage("fake")
     new, create = NewVolume(None, source_volid=source.id), first.services.volumes.create
     killed_at(first.driver().failures, "clone.after", lambda: create(CTX, new))
@@ -203,7 +204,7 @@ def test_a_migration_whose_source_is_gone_keeps_the_copy(tmp_path: Path) -> None
     The copy was deleted as what the failed migration had left: no disk was left at all.
     """
     fake_storage.reset()
-    first = Node(tmp_path, backends="one,two").start()
+    first = Node(tmp_path, backends="one,two", extra=PATIENT).start()
     volume = first.plain_volume()
     old, new = ("one", "two") if volume.backend == "one" else ("two", "one")
     fake_storage.storage(old).write(volume.id, 0, b"bytes")
