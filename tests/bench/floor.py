@@ -54,8 +54,9 @@ def close_safely(acl: str) -> None:
     stays, as ``forget`` finds it.
     """
     _write(acl + "/lun_0/write_protect", "1")
-    _write(acl + "/attrib/authentication", "1")
-    _write(acl + "/auth/userid", "NULL")
+    for name, value in (("attrib/authentication", "1"), ("auth/userid", "NULL")):
+        _write(f"{acl}/{name}", value)
+        _read(f"{acl}/{name}")
     for name in ("/cmdsn_depth", "/info"):
         _read(acl + name)
     os.unlink(acl + "/lun_0/lun")
