@@ -291,7 +291,7 @@ def test_hosts_of_a_named_volume_show_differences_to_the_target(
         "0",
         "-",
         "ro",
-        *("-", "-", "-", "-", "-"),
+        *("-", "-", "-", "-", "-", "-"),
     ]
     assert run("hosts")[1] == run("hosts", volume["id"])[1] == out
     acls = node.target(volume_backend(api, volume)).storage.exports[volume["id"]]
