@@ -11,8 +11,17 @@ from collections.abc import Callable
 import pytest
 
 from lunshare.drivers.values import Auth
-from tests.system.lio_hosts import BLOCK, DATA_PROTECT, LoginRefused, Refused
-from tests.system.lio_node import MIB, SIZE, Node
+from tests.system.kernel import dismantle
+from tests.system.lio_hosts import (
+    BLOCK,
+    DATA_PROTECT,
+    READ,
+    WRITE,
+    LoginRefused,
+    Refused,
+    Session,
+)
+from tests.system.lio_node import CONFIGFS, MIB, SIZE, Node
 
 ONE, TWO = b"1" * BLOCK, b"2" * BLOCK
 WRITERS_AT = 4096  # their block; scsi_commands.py uses only the first
@@ -65,3 +74,27 @@ def changed(node: Node, data: bytes) -> list[int]:
                 changed.append(number)
     assert read.returncode == 0
     return changed
+
+
+def reserve_out(
+    session: Session, action: int, keys: bytes, kind: int = 0, lasting: bool = False
+) -> None:
+    """PERSISTENT RESERVE OUT; ``lasting``: its keys outlive the target (APTPL)."""
+    data = keys + bytes(4) + bytes([lasting, 0, 0, 0])
+    session.command(bytes([0x5F, action, kind, 0, 0, 0, 0, 0, 24, 0]), WRITE, 24, data)
+
+
+def reservation_keys(session: Session) -> set[bytes]:
+    """The keys that are registered."""
+    found = session.command(bytes([0x5E, 0, 0, 0, 0, 0, 0, 0, 255, 0]), READ, 255)
+    length = int.from_bytes(found[4:8], "big")
+    return {found[8 + at : 16 + at] for at in range(0, length, 8)}
+
+
+def lose(node: Node) -> None:
+    """Remove all of the target, as after a power cut."""
+    (node.group / "enable").write_text("0")
+    dismantle(node.group.parent)
+    for store in CONFIGFS.glob(f"core/*/{node.name}*"):
+        store.rmdir()
+        store.parent.rmdir()

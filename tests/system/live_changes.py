@@ -71,6 +71,11 @@ def _protect_writer(hosts: Hosts) -> None:
     (hosts.acl(hosts.writer) / "lun_0/write_protect").write_text("1")
 
 
+def _stop_writer(hosts: Hosts) -> None:
+    lun = (hosts.acl(hosts.writer) / "lun_0/lun").resolve()
+    (lun / "alua_tg_pt_offline").write_text("1")
+
+
 def _unmap_writer(hosts: Hosts) -> None:
     os.unlink(hosts.acl(hosts.writer) / "lun_0/lun")
 
@@ -156,6 +161,7 @@ CHANGES: dict[str, tuple[Callable[[Hosts], None], DriftKind]] = {
         _of_backstore("lun_1", "attrib/max_write_same_len", "4096"),
         _K.ATTRIBUTE,
     ),
+    "the writer's LUN offline": (_stop_writer, _K.ATTRIBUTE),
     "a LUN offline": (_writes("lun/lun_0/alua_tg_pt_offline", "1"), _K.ATTRIBUTE),
     "a portal added": (_add_portal, _K.PORTAL),
     "a portal removed": (_remove_portal, _K.PORTAL),

@@ -24,23 +24,24 @@ _MANY = 200
 _SECONDS = 0.25
 
 
+@pytest.mark.parametrize("mode", ["ro", "rw"])
 @pytest.mark.parametrize("logs_out", [True, False])
 def test_a_detach_costs_the_same_beside_hosts_with_several_sessions(
-    make: Make, helper: HelperProcess, logs_out: bool
+    make: Make, helper: HelperProcess, logs_out: bool, mode: str
 ) -> None:
     """Of the sessions of a host the kernel shows one, so a dead one may be hidden."""
     costs = []
     for others in (0, _MANY):
         node = make()
-        modes = {f"h{number}": "ro" for number in range(others)}
-        node.apply(m="ro", b="ro", **modes)
+        modes = {f"h{number}": mode for number in range(others)}
+        node.apply(m=mode, b=mode, **modes)
         with _two_paths(node, "m"):
             host = node.login("b")
             if logs_out:
                 host.logout()
                 _wait_for_no_session(node.acl("b"))
             before, began = helper.calls(), time.monotonic()
-            node.apply(only="b", m="ro", **modes)
+            node.apply(only="b", m=mode, **modes)
             assert time.monotonic() - began < _SECONDS
             costs.append(helper.calls() - before)
             assert refused(node, "b")

@@ -242,9 +242,11 @@ def test_rtslib_reads_the_export(node: Node) -> None:
     }
     assert modes == {initiator("a"): [False], initiator("b"): [True]}
     stores = {lun.lun: lun.storage_object for lun in group.luns}
+    own = int((node.acl("a") / "lun_0/lun").resolve().name.removeprefix("lun_"))
     assert {n: (each.plugin, each.name) for n, each in stores.items()} == {
         0: ("block", node.name),
         1: ("fileio", f"{node.name}-readers"),
+        own: ("block", node.name),
     }
     for store in stores.values():
         assert (store.udev_path, store.wwn) == (node.disk.path, node.id)

@@ -31,7 +31,7 @@ _SECONDS_EACH = 5.0
 
 
 @pytest.mark.parametrize(
-    ("mode", "hidden"), [("ro", False), ("rw", False), ("ro", True)]
+    ("mode", "hidden"), [("ro", False), ("rw", False), ("ro", True), ("rw", True)]
 )
 def test_a_session_that_never_ends_stops_nobody_else(
     node: Node, mode: str, hidden: bool
@@ -59,6 +59,12 @@ def test_a_session_that_never_ends_stops_nobody_else(
     node.apply(only="d", a="rw", c="ro", d="ro")
     assert node.login("d").read(0) == ONE
     node.apply(only="cd", a="rw")
+    if mode == "rw":
+        node.apply(a="ro", d="rw")
+        node.login("d").write(0, ONE)
+        node.apply(a="rw", d="ro")
+        node.apply(only="d", a="rw")
+        node.apply(only="c", a="rw", c="ro")
     if hidden:
         node.apply(a="rw", b=mode)
         assert node.login("b").read(0) == ONE

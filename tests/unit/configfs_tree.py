@@ -165,6 +165,7 @@ class Tree:
         for each in initiators:
             _write(group, f"acls/{each}/info", _IDLE)
             _write(group, f"acls/{each}/tag", "")
+            _write(group, f"acls/{each}/cmdsn_depth", "63")
             _write(group, f"acls/{each}/lun_0/write_protect", "0")
             _write(group, f"acls/{each}/attrib/authentication", "0")
             _write(group, f"acls/{each}/attrib/dataout_timeout", "3")

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ WANTED = {
 }
 # The target is ours and has the disk, the disk is there, hosts may log in; there is no
 # ACL, so none that the kernel keeps; then the writes in the order that fails closed,
-# and the bit is read back.
+# with a LUN for this host, and the bit is read back.
 EXPECTED = [
     "open alias",
     "stat volume",
@@ -45,6 +46,9 @@ EXPECTED = [
     "open tag",
     "open dataout_timeout",
     "open dataout_timeout",
+    "readlink volume",
+    "mkdir own LUN",
+    "symlink volume",
     "mkdir lun_0",
     "symlink lun",
     "open userid",
@@ -59,6 +63,8 @@ _ATTRIBUTES = (
 
 def _short(path: object) -> str:
     name = os.path.basename(str(path))
+    if re.fullmatch(r"lun_\d\d+", name):
+        return "own LUN"
     return {HOST: "acl", f"volume-{ID}": "volume"}.get(name, name)
 
 
@@ -106,3 +112,17 @@ def test_an_attach_makes_few_system_calls(
     changes = verbs.apply(wanted, 5)
     assert f"ACL of {HOST} created" in changes
     assert made == EXPECTED
+
+
+def test_a_detach_removes_the_lun_of_a_host_that_writes(tree: Tree) -> None:
+    """Also in the one step for all hosts without a session."""
+    tree.create_attributes("group")
+    (pr,) = tree.root.glob("core/*/*/attrib/emulate_pr")
+    pr.write_text("0")
+    verbs = TargetVerbs(PREFIX)
+    luns = tree.root / "iscsi" / f"{PREFIX}volume-{ID}" / "tpgt_1/lun"
+    assert f"ACL of {HOST} created" in verbs.apply(target_requests.apply(WANTED), 5)
+    assert len(os.listdir(luns)) == 2
+    detached = target_requests.apply({**WANTED, "connectors": []})
+    assert verbs.apply(detached, 5) == [f"{HOST} closed"]
+    assert os.listdir(luns) == ["lun_0"]

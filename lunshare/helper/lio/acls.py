@@ -5,11 +5,11 @@
 Measured on Debian's 6.1 and 6.12 kernels: write_protect on a mapped LUN acts
 on the next command, but a write already inside the target still lands. A real
 change of the ACL's cmdsn_depth ends its sessions and returns when their writes
-have landed; so does the removal of the ACL. While one waits, no other target
-is held up; but a waiting removal locks the directory of this target's ACLs,
-even for reading, so the removal comes after the change of depth. It comes always,
-because only the removal waits for a session that the kernel does not show; except for
-ACLs that the kernel may never let go (``kept_acls``).
+have landed; so do the removal of its LUN and that of the ACL, which wait also for a
+session that the kernel does not show. While one waits, no other target is held up.
+But a waiting removal of an ACL locks the directory of this target's ACLs, even for
+reading; one of a LUN locks that LUN. So the ACL goes where it is the only proof
+(``kept_acls``).
 
 A live session never loses its mapped LUN, not for a moment: the kernel answers READ
 of the first 32 KiB of a LUN 0 that is not mapped with GOOD and with arbitrary bytes
@@ -24,6 +24,7 @@ import errno
 import os
 import re
 import time
+from collections.abc import Callable
 
 from lunshare.drivers.values import Auth, Connector, Mode
 from lunshare.helper.lio.configfs import (
@@ -32,6 +33,7 @@ from lunshare.helper.lio.configfs import (
     names,
     read,
     read_or_empty,
+    remove_links,
     remove_object,
     write,
     write_and_read,
@@ -129,7 +131,7 @@ def is_dead(acl: str) -> bool:
 def why_kept(acl: str) -> str:
     """Return why the ACL stays, as ``keep`` wrote it; "" when it is another one."""
     _, mark, why = read_or_empty(acl + "/tag").partition(_KEPT)
-    return why.rstrip(")") if mark and not _mapped_lun_names(acl) else ""
+    return why.rstrip(")") if mark and not mapped_luns(acl) else ""
 
 
 def has_live_session(acl: str) -> bool:
@@ -158,11 +160,11 @@ def addresses(acl: str) -> list[str]:
     return sorted(set(_ADDRESS.findall(_of_kernel(acl))))
 
 
-def close(acl: str, lock: TimedLock) -> bool:
+def close(acl: str, own: str, lock: TimedLock) -> bool:
     """Remove the access except for its empty ACL; return whether there is an ACL.
 
-    When this returns, the host cannot log in. Its writes have landed when its ACL is
-    removed or kept (``kept_acls``).
+    When this returns, the host cannot log in. Its writes have landed if it had a LUN of
+    its ``own``, else when its ACL is removed or kept (``kept_acls``).
 
     :raises DeadlineExceeded: its connections are closed or being closed, and new
         writes are refused, but writes in progress may still land. Another ``close``
@@ -171,21 +173,23 @@ def close(acl: str, lock: TimedLock) -> bool:
     if not os.access(acl, os.F_OK):
         return False
     write_protect(acl)
-    if in_session(acl):
+    if own or in_session(acl):
         write(acl + "/tag", _FENCING)
-    _end_and_unmap(acl, lock)
+    _end_and_unmap(acl, own, lock)
     return True
 
 
-def close_idle(acl: str) -> bool:
+def close_idle(acl: str, own: str) -> bool:
     """Refuse logins, and unmap a host without a session; False if it has one after all.
 
-    No command of such a host is in progress, and none can come.
+    No command of such a host is in progress, and none can come. Its ``own`` LUN goes.
     """
     refuse_logins(acl)
     if not is_idle(acl):
         return False
+    remove_links(own)
     unmap_at_once(acl)
+    remove_object(own)
     return not in_session(acl)
 
 
@@ -195,7 +199,7 @@ def write_protect(acl: str) -> None:
         write(mapping + "/write_protect", "1")
 
 
-def close_to_move(acl: str, lock: TimedLock) -> None:
+def close_to_move(acl: str, own: str, lock: TimedLock) -> None:
     """Remove the host's LUN, as ``close``, of a host that will get another one.
 
     First its writes in progress land, as with ``set_read_only``. Logins are not refused
@@ -204,8 +208,9 @@ def close_to_move(acl: str, lock: TimedLock) -> None:
 
     :raises DeadlineExceeded: the host is read-only, on the LUN that it had.
     """
-    set_read_only(acl, lock)
-    _end_and_unmap(acl, lock)
+    if not is_idle(acl):
+        set_read_only(acl, lock)
+    _end_and_unmap(acl, own, lock)
 
 
 def start_read_only(acl: str) -> None:
@@ -228,28 +233,26 @@ def allows_too_much(acl: str, wanted: Connector) -> bool:
     """Whether write access is live, or being removed, although it is not wanted."""
     if wanted.mode is Mode.RW:
         return False
-    return bool(_writable(acl)) or read_or_empty(acl + "/tag") == _FENCING
+    return bool(_writable(acl)) or is_fencing(acl)
 
 
-def maps_other_lun(acl: str, lun: str) -> bool:
-    """Whether the ACL maps another LUN than this one."""
-    if not os.access(acl, os.F_OK):
-        return False
-    return bool(_mapped_lun_names(acl)) and not maps(acl, lun)
+def is_fencing(acl: str) -> bool:
+    """Whether write access is being removed, or a helper was killed while it was."""
+    return read_or_empty(acl + "/tag") == _FENCING
 
 
-def is_protected_only(acl: str, writers: str) -> bool:
-    """Whether a host has the writers' LUN, with write protection alone.
+def is_protected_only(acl: str, readers: str) -> bool:
+    """Whether a host has a LUN for writers, with write protection alone.
 
     Write protection does not block every command that writes. False while the host is
-    moved to the readers' LUN: then its writes are waited for.
+    moved to the ``readers``' LUN: then its writes are waited for.
     """
-    return mode(acl) is Mode.RO and maps(acl, writers) and tag(acl) != _FENCING
+    return mode(acl) is Mode.RO and not maps(acl, readers) and tag(acl) != _FENCING
 
 
 def maps(acl: str, lun: str) -> bool:
     """Whether the ACL maps this LUN."""
-    return _mapped_lun_names(acl) == {os.path.basename(lun)}
+    return mapped_luns(acl) == {os.path.basename(lun)}
 
 
 def extra_mapped_luns(acl: str) -> list[str]:
@@ -265,8 +268,10 @@ def remove_extra_mapped_luns(acl: str) -> None:
         _unmap(path)
 
 
-def grant(acl: str, lun: str, wanted: Connector) -> list[str]:
+def grant(acl: str, lun: Callable[[], str], wanted: Connector) -> list[str]:
     """Apply the wanted access, from any live state; return the changes.
+
+    ``lun`` returns the LUN for a host that has none mapped.
 
     The host cannot log in before the LUN is mapped. A mapped LUN starts read-only, and
     that is read back before a host that may only read can log in. Write access is set
@@ -281,7 +286,7 @@ def grant(acl: str, lun: str, wanted: Connector) -> list[str]:
         changes.append(f"data of {wanted.initiator} awaited for {PATIENCE[1]} s")
     live = None if new else mode(acl)
     if live is None:
-        map_lun(acl, lun)
+        map_lun(acl, lun())
         changes.append(f"LUN mapped to {wanted.initiator}, {wanted.mode}")
     protect = acl + "/lun_0/write_protect"
     if wanted.mode is Mode.RO and live is not Mode.RO:
@@ -338,18 +343,24 @@ def _authenticate(acl: str, auth: Auth | None, new: bool) -> list[str]:
     return [f"credentials of {_host(acl)} set"] if changed and not new else []
 
 
-def _end_and_unmap(acl: str, lock: TimedLock) -> None:
+def _end_and_unmap(acl: str, own: str, lock: TimedLock) -> None:
     """Refuse logins, end the sessions, then remove the mapped LUNs.
 
     A login that had passed CHAP before logins were refused may become a session
     meanwhile, so the sessions are checked again, and once more without the LUN.
+    The removal of the link of the host's ``own`` LUN waits for each command, also of
+    sessions that the kernel does not show. The ACL maps that LUN until then, so the
+    next helper finds it again.
     """
     refuse_logins(acl)
     if not is_idle(acl):
         _end_sessions(acl, lock)
     while has_live_session(acl):
         _end_sessions(acl, lock)
+    if own:
+        lock.run_step(f"closing the LUN of {_host(acl)}", remove_links, own)
     unmap(acl, lock)
+    remove_object(own)
     while has_live_session(acl):  # it reads the kernel's bytes (0013)
         _end_sessions(acl, lock)
 
@@ -407,7 +418,7 @@ def _of_kernel(acl: str) -> str:
     return mark + text
 
 
-def _mapped_lun_names(acl: str) -> set[str]:
+def mapped_luns(acl: str) -> set[str]:
     """Return the names of the LUNs that the host's LUN 0 maps: one, or none."""
     if is_stuck(acl):
         return set()
@@ -429,8 +440,7 @@ def _unmap(mapping: str) -> None:
 
     A registration with SPEC_I_PT leaves such a dependency of the kernel (EBUSY).
     """
-    for link in links(mapping):
-        os.unlink(f"{mapping}/{link}")
+    remove_links(mapping)
     try:
         remove_object(mapping)
     except OSError as error:

@@ -21,6 +21,7 @@ from lunshare.helper.lio import (
     empty_acls,
     iscsi_target,
     registrations,
+    repairs,
 )
 from lunshare.helper.lio.backstores import Role
 from lunshare.helper.lio.configfs import names, read, read_or_empty
@@ -59,7 +60,7 @@ def _live(target: Target, initiator: str) -> dict[str, Any] | None:
     acl = target.acl(initiator)
     try:
         mode = acls.mode(acl)
-        if acls.is_protected_only(acl, target.lun(Role.WRITERS)):
+        if acls.is_protected_only(acl, target.lun(Role.READERS)):
             mode = Mode.RW
         tag, sessions = acls.tag(acl), int(acls.in_session(acl))
         addresses, refused = acls.addresses(acl), _refused_mib(acl)
@@ -167,11 +168,15 @@ def _of_mode(target: Target, acl: str, wanted: Connector) -> Iterator[Drift]:
         kind = DriftKind.WIDER if wider else DriftKind.NARROWER
         what = f"{host} is not write-protected" if wider else f"{host} may not write"
         yield Drift(kind, f"{what}, and its attachment is {wanted.mode}", host)
-    if not acls.maps(acl, target.lun_of(wanted)):
+    if iscsi_target.has_other_lun(target, acl, wanted.mode):
         reads = wanted.mode is Mode.RO
         kind = DriftKind.WIDER if reads else DriftKind.NARROWER
         what = f"{host} does not have the LUN of the {backstores.ROLES[wanted.mode]}"
         yield Drift(kind, what, host)
+        return
+    for lun in target.luns_of_hosts(acls.mapped_luns(acl)):
+        if read_or_empty(lun + repairs.OFFLINE) != "0":
+            yield Drift(DriftKind.ATTRIBUTE, f"the LUN of {host} is offline", host)
 
 
 def _of_group(target: Target, wanted: Apply) -> Iterator[Drift]:
@@ -185,11 +190,11 @@ def _of_group(target: Target, wanted: Apply) -> Iterator[Drift]:
     if not os.path.isdir(target.group):
         yield Drift(DriftKind.TARGET, f"the target of {target.name} is missing")
         return
-    for name, value in iscsi_target.differing(target):
+    for name, value in repairs.differing(target):
         live = read(f"{target.group}/{name}")
         what = f"{os.path.basename(name)} of {target.name} is {live}, not {value}"
         yield Drift(DriftKind.ATTRIBUTE, what)
-    extra, missing = iscsi_target.differing_portals(target, wanted.portals)
+    extra, missing = repairs.differing_portals(target, wanted.portals)
     for portal in extra:
         what = f"portal {portal} of {target.name} is not configured"
         yield Drift(DriftKind.PORTAL, what)
@@ -230,7 +235,7 @@ def _of_backstore(
         live = read(f"{path}/{name}")
         what = f"{os.path.basename(name)} {of} is {live}, not {value}"
         yield Drift(DriftKind.ATTRIBUTE, what)
-    if read_or_empty(target.lun(role) + "/alua_tg_pt_offline") != "0":
+    if read_or_empty(target.lun(role) + repairs.OFFLINE) != "0":
         yield Drift(DriftKind.ATTRIBUTE, f"the LUN {of} is offline")
 
 
@@ -239,7 +244,8 @@ def _foreign(target: Target) -> Iterator[Drift]:
     groups = [name for name in names(target.path) if name.startswith("tpgt_")]
     others = {f"{target.path}/{name}" for name in groups} - {target.group}
     luns = {f"{target.group}/lun/{name}" for name in names(target.group + "/lun")}
-    for path in sorted(others | (luns - {target.lun(role) for role in Role})):
+    ours = {target.lun(role) for role in Role} | {*filter(target.is_linked, luns)}
+    for path in sorted(others | luns - ours):
         name = path.removeprefix(f"{target.path}/")
         yield Drift(DriftKind.FOREIGN, f"{target.iqn} has {name}, not of lunshare")
     paths = filter(None, (target.backstore(role) for role in Role))

@@ -97,6 +97,13 @@ def links(path: str) -> list[str]:
         return []
 
 
+def remove_links(path: str) -> None:
+    """Remove the links below an object."""
+    for name in links(path):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{path}/{name}")
+
+
 def names(path: str) -> list[str]:
     """Return the names in a directory; none when it does not exist.
 

@@ -6,8 +6,9 @@ It is enabled last. So an enabled target is complete. A target that is not enabl
 that exports another disk, is removed and created again.
 
 LUN 0 of the portal group is the writers'. LUN 1, the readers', is created with the
-first read-only host. Its link is created last, so a linked LUN is complete. Hosts do
-not see these numbers: an ACL maps one of the two as LUN 0.
+first read-only host. Its link is created last, so a linked LUN is complete. A host that
+writes has another LUN of its own, of the writers' backstore, see ``lun_for``. Hosts do
+not see these numbers: an ACL maps one of the LUNs as LUN 0.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from lunshare.drivers.errors import InvalidValue, TargetFailed
+from lunshare.drivers.errors import TargetFailed
 from lunshare.drivers.protocol import export_paths
-from lunshare.drivers.values import Disk, DiskKind, Portal, iscsi_name
+from lunshare.drivers.values import Connector, Disk, DiskKind, Mode, Portal
 from lunshare.helper import disk_paths
 from lunshare.helper.lio import acls, backstores, empty_acls, kept_acls
 from lunshare.helper.lio.backstores import Role
@@ -27,8 +28,8 @@ from lunshare.helper.lio.configfs import (
     create_object,
     links,
     names,
-    read,
     read_or_empty,
+    remove_links,
     remove_object,
     write,
     write_if_different,
@@ -40,7 +41,7 @@ from lunshare.helper.named_locks import TimedLock
 # CHAP is required unless an ACL disables it, so an incomplete ACL refuses every login.
 # No command carries data: one that reads, and does, is executed twice by the kernel,
 # which then stops (6.12, docs/kernel-reports/read-with-data.md).
-_ATTRIBUTES = {
+ATTRIBUTES = {
     "attrib/generate_node_acls": "0",
     "attrib/demo_mode_discovery": "0",
     "attrib/demo_mode_write_protect": "1",
@@ -71,7 +72,7 @@ def prepare_for_hosts(target: Target) -> None:
     command may carry data.
     """
     for name in _FOR_NEW_HOSTS:
-        write_if_different(f"{target.group}/{name}", _ATTRIBUTES[name])
+        write_if_different(f"{target.group}/{name}", ATTRIBUTES[name])
 
 
 def disk_path(target: Target) -> str:
@@ -117,17 +118,59 @@ def create(
     path = _create_backstore(target, disk, Role.WRITERS, lock)
     create_object(target.path)  # exists, if it has ACLs that are kept
     create_object(target.group)
-    for name, value in _ATTRIBUTES.items():
+    for name, value in ATTRIBUTES.items():
         write(f"{target.group}/{name}", value)
     for portal in portals:
-        _create_portal(f"{target.group}/np/{portal}")
+        create_portal(f"{target.group}/np/{portal}")
     return path
+
+
+def create_portal(portal: str) -> bool:
+    """Create a portal; return whether it is new. Wait while an old one shuts down."""
+    until = time.monotonic() + _SHUTDOWN_SECONDS
+    while True:
+        try:
+            return create_object(portal)
+        except OSError as error:
+            if error.errno != errno.EINVAL or time.monotonic() > until:
+                raise
+        time.sleep(_PAUSE_SECONDS)
 
 
 def link_lun(target: Target, role: Role, path: str) -> None:
     """Link a LUN to its backstore."""
     create_object(target.lun(role))
     os.symlink(path, f"{target.lun(role)}/{target.name}")
+
+
+def lun_for(target: Target, shared: bool, host: Connector) -> str:
+    """Return the path of the LUN to map to a host; create it for a host that writes.
+
+    The removal of its own LUN waits for the commands of this host, and for no other
+    (docs/decisions/0048). ``shared``: hosts that write get the writers' LUN.
+
+    :raises TargetFailed: every number that its LUN may have is in use.
+    """
+    if shared or host.mode is Mode.RO:
+        return target.lun(backstores.ROLES[host.mode])
+    backstore = str(target.writers_backstore())
+    for lun in target.own_luns(host.initiator):
+        if create_object(lun):
+            os.symlink(backstore, f"{lun}/{target.name}")
+            return lun
+    raise TargetFailed(target.volume_id, f"no number is free for {host.initiator}")
+
+
+def has_other_lun(target: Target, acl: str, mode: Mode) -> bool:
+    """Whether a LUN is mapped that is not for the mode, or that is being removed.
+
+    A host that writes may have the writers' LUN, from an older version.
+    """
+    luns = acls.mapped_luns(acl)
+    if mode is Mode.RO or not (own := target.luns_of_hosts(luns)):
+        role = backstores.ROLES[mode]
+        return luns not in (set(), {os.path.basename(target.lun(role))})
+    return acls.is_fencing(acl) or not all(map(target.is_linked, own))
 
 
 def create_readers_lun(
@@ -165,7 +208,7 @@ def remove_readers_lun(target: Target, lock: TimedLock) -> list[str]:
         for initiator in target.acls():
             if acls.maps(target.acl(initiator), lun):
                 kept_acls.evict(target, initiator, lock)
-        _remove_lun(lun)
+        remove_lun(lun)
     for path in paths:
         lock.run_step(f"closing {path}", backstores.destroy, path)
         existed = True
@@ -207,100 +250,6 @@ def enable(target: Target) -> None:
     write(target.group + "/enable", "1")
 
 
-def differing(target: Target) -> Iterator[tuple[str, str]]:
-    """Yield each attribute that the portal group has otherwise, and its value."""
-    if not os.path.isdir(target.group):
-        return
-    for name, value in _ATTRIBUTES.items():
-        if read(f"{target.group}/{name}") != value:
-            yield name, value
-
-
-def correct_group(target: Target, lock: TimedLock) -> list[str]:
-    """Correct the attributes of the portal group; return the changes.
-
-    It comes before a session is ended, which may wait for its disk: some of these
-    attributes let hosts in. Those of a target of Cinder's driver wait for ``repair``.
-
-    :raises DeadlineExceeded: the kernel still ends sessions for an earlier call.
-    """
-    changes: list[str] = []
-    if not target.cinder_backstore():
-        what = f"correcting the attributes of {target.name}"
-        lock.run_step(what, lambda: changes.extend(_correct(target)))
-    return changes
-
-
-def repair(
-    target: Target, disk: Disk, reservations: bool, portals: Iterable[Portal]
-) -> list[str]:
-    """Correct a live target's attributes and portals, without affecting sessions.
-
-    Call it when no read-only host has the writers' LUN, which allows every command.
-    """
-    changes = _correct(target)
-    for role in Role:
-        if path := target.backstore(role):
-            changes += backstores.repair(path, disk, role)
-            changes += _set_online(target, role)
-            if role is Role.WRITERS:
-                changes += backstores.set_reservations(path, reservations)
-    extra, missing = differing_portals(target, portals)
-    for name in extra:
-        remove_object(f"{target.group}/np/{name}")
-        changes.append(f"portal {name} removed")
-    for name in missing:
-        if _create_portal(f"{target.group}/np/{name}"):
-            changes.append(f"portal {name} created")
-    return changes
-
-
-def _correct(target: Target) -> list[str]:
-    changes = []
-    for name, value in differing(target):
-        write(f"{target.group}/{name}", value)
-        changes.append(f"{os.path.basename(name)} set to {value}")
-    return changes
-
-
-def differing_portals(
-    target: Target, portals: Iterable[Portal]
-) -> tuple[list[str], list[str]]:
-    """Return the portals that it has and should not have, and those it has not."""
-    addresses = {str(portal) for portal in portals}
-    live = set(names(target.group + "/np"))
-    return sorted(live - addresses), sorted(addresses - live)
-
-
-def _set_online(target: Target, role: Role) -> list[str]:
-    """Undo what a host's SET TARGET PORT GROUPS has done to a LUN's port."""
-    if write_if_different(f"{target.lun(role)}/alua_tg_pt_offline", "0"):
-        return [f"LUN of the {role} set online"]
-    return []
-
-
-def close_unknown_hosts(target: Target, lock: TimedLock) -> list[str]:
-    """End the sessions of hosts without an ACL, which a person has let in.
-
-    Such a session has no mapped LUN in configfs that could be write-protected. The
-    kernel makes its own ACL visible when one of that name is created
-    (core_tpg_add_initiator_node_acl, 6.1).
-
-    :raises TargetFailed: the name of such a host cannot be that of an ACL.
-    """
-    lets_in = target.group + "/attrib/generate_node_acls"
-    if read_or_empty(lets_in) == "1":
-        write(lets_in, "0")
-    closed: set[str] = set()
-    while new := target.unknown_hosts() - closed:
-        for initiator in sorted(new):
-            name = _name_of_acl(target, initiator)
-            create_object(target.acl(name))
-            kept_acls.close(target, name, lock)
-        closed |= new
-    return [f"{initiator} closed, which had no ACL" for initiator in sorted(closed)]
-
-
 def teardown(target: Target, lock: TimedLock) -> list[str]:
     """Remove the target and its backstores, also incomplete ones.
 
@@ -330,27 +279,6 @@ def teardown(target: Target, lock: TimedLock) -> list[str]:
     return changes
 
 
-def _name_of_acl(target: Target, initiator: str) -> str:
-    """Return the name; the kernel takes any from a host, also a path."""
-    try:
-        return iscsi_name(initiator)
-    except InvalidValue:
-        why = f"host {initiator!a} is logged in without an ACL: end its session"
-        raise TargetFailed(target.volume_id, why) from None
-
-
-def _create_portal(portal: str) -> bool:
-    """Create a portal; return whether it is new. Wait while an old one shuts down."""
-    until = time.monotonic() + _SHUTDOWN_SECONDS
-    while True:
-        try:
-            return create_object(portal)
-        except OSError as error:
-            if error.errno != errno.EINVAL or time.monotonic() > until:
-                raise
-        time.sleep(_PAUSE_SECONDS)
-
-
 def _disable(target: Target) -> None:
     write(target.group + "/enable", "0")
 
@@ -359,9 +287,9 @@ def _remove_objects(target: Target, lock: TimedLock) -> list[str]:
     emptied = empty_acls.reasons(target) and not names(target.group + "/lun")
     _wait_for_sessions(target, lock, 0.0 if emptied else _END_SECONDS)
     empty_acls.unmap_all(target, lock)
-    for lun in names(target.group + "/lun"):
-        path = f"{target.group}/lun/{lun}"
-        lock.run_step(f"closing {lun} of {target.name}", _remove_lun, path)
+    for lun in sorted(names(target.group + "/lun"), reverse=True):
+        path = f"{target.group}/lun/{lun}"  # LUN 0 last: it says whose the target is
+        lock.run_step(f"closing {lun} of {target.name}", remove_lun, path)
     lock.run_step(f"removing the ACLs of {target.name}", empty_acls.end_all, target)
     for portal in names(target.group + "/np"):
         remove_object(f"{target.group}/np/{portal}")
@@ -391,9 +319,9 @@ def _wait_for_sessions(target: Target, lock: TimedLock, seconds: float) -> None:
     lock.wait_until(f"the end of the sessions of {target.name}", ended)
 
 
-def _remove_lun(lun: str) -> None:
-    for name in links(lun):
-        os.unlink(f"{lun}/{name}")
+def remove_lun(lun: str) -> None:
+    """Remove a LUN that is mapped to no host; this waits for its commands."""
+    remove_links(lun)
     remove_object(lun)
 
 

@@ -11,8 +11,9 @@ that has no connection and is never freed (logout-of-a-connection), or a depende
 a tag that says why. Nothing of its host is left to land. It is used again when the host
 is attached again, or removed by a full apply while nothing can hold it.
 
-Only the removal waits for a session that the kernel does not show. It is the proof for
-a host that may have written and was logged in, so its ACL does not stay.
+The removal of a LUN of its own waits for each command of a host that writes, also of
+sessions that the kernel does not show. For one that shares the writers' LUN only the
+removal of its ACL does: it is the proof if it was logged in, so its ACL does not stay.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ def close(target: Target, initiator: str, lock: TimedLock) -> bool:
     acl = target.acl(initiator)
     if acls.why_kept(acl) and not acls.has_live_session(acl):
         return False
-    reads = _reads(target, acl)
-    existed = acls.close(acl, lock)
+    reads, own = _reads(target, acl), own_lun(target, acl)
+    existed = acls.close(acl, own, lock)
     reservations.void_saved(target, initiator)
     if existed:
-        _end(target, acl, lock, reads)
+        _end(target, acl, lock, reads or own != "")
     return existed
 
 
@@ -63,7 +64,8 @@ def close_idle(target: Target, hosts: Iterable[str], lock: TimedLock) -> list[st
 
 
 def _close_idle(target: Target, idle: list[str], closed: list[str]) -> None:
-    unmapped = [host for host in idle if acls.close_idle(target.acl(host))]
+    owners = {host: own_lun(target, target.acl(host)) for host in idle}
+    unmapped = [h for h, own in owners.items() if acls.close_idle(target.acl(h), own)]
     reservations.void_saved(target, *unmapped)
     for host in unmapped:
         acls.note_kept(target.acl(host), acls.EMPTY)
@@ -76,10 +78,10 @@ def evict(target: Target, initiator: str, lock: TimedLock) -> None:
     :raises DeadlineExceeded: as ``acls.close_to_move``.
     """
     acl = target.acl(initiator)
-    reads = _reads(target, acl)
-    acls.close_to_move(acl, lock)
+    reads, own = _reads(target, acl), own_lun(target, acl)
+    acls.close_to_move(acl, own, lock)
     reservations.void_saved(target, initiator)
-    _end(target, acl, lock, reads)
+    _end(target, acl, lock, reads or own != "")
 
 
 def _reads(target: Target, acl: str) -> bool:
@@ -87,13 +89,22 @@ def _reads(target: Target, acl: str) -> bool:
     return acls.maps(acl, target.lun(Role.READERS))
 
 
-def _end(target: Target, acl: str, lock: TimedLock, reads: bool) -> None:
-    """Keep a closed ACL, or remove it where that is the proof that all has landed.
+def own_lun(target: Target, acl: str) -> str:
+    """Return the path of the LUN that only this host has; "" for another one.
+
+    Where hosts may reserve, none is unlinked: see ``empty_acls.stuck``.
+    """
+    own = target.luns_of_hosts(acls.mapped_luns(acl))
+    return own[0] if own and not reservations.are_possible(target) else ""
+
+
+def _end(target: Target, acl: str, lock: TimedLock, landed: bool) -> None:
+    """Keep a closed ACL, or remove it where that is the proof that all has ``landed``.
 
     ``info`` shows one session, and none while a session is logging out that was not the
     host's latest: target_shutdown_sessions takes it from the list, and
-    lio_tpg_close_session skips it (seen on 6.12). Where the ACL of a host that may have
-    written is not removed, the number of sessions is the proof.
+    lio_tpg_close_session skips it (seen on 6.12). Where the ACL of a host on the
+    writers' LUN is not removed, the number of sessions is the proof.
 
     :raises DeadlineExceeded: such a session may have a write in progress.
     """
@@ -102,9 +113,9 @@ def _end(target: Target, acl: str, lock: TimedLock, reads: bool) -> None:
         LOG.warning("the kernel does not remove the mapped LUN of %s", acl)
     elif acls.is_dead(acl):
         acls.keep(acl, acls.DEAD)
-    elif reads or acls.is_idle(acl):
+    elif landed or acls.is_idle(acl):
         acls.keep(acl, acls.EMPTY)
     else:
         lock.run_step(what, empty_acls.remove, acl)
-    if not reads and acls.why_kept(acl) not in ("", acls.EMPTY):
+    if not landed and acls.why_kept(acl) not in ("", acls.EMPTY):
         lock.wait_until(what, lambda: not empty_acls.has_more_sessions(target))

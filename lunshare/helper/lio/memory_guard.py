@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from lunshare.drivers.errors import DriverError
-from lunshare.helper.lio import acls, reservations
+from lunshare.helper.lio import acls, kept_acls, reservations
 from lunshare.helper.lio.configfs import read
 from lunshare.helper.lio.host_demands import Demand, HostDemands
 from lunshare.helper.lio.target_reads import TargetReads
@@ -162,7 +162,7 @@ class MemoryGuard:
         """
         target, acl = demand.target, demand.acl
         with self.verbs.locks.hold(target.name, _CLOSING_SECONDS) as lock:
-            if acls.close(acl, lock):
+            if acls.close(acl, kept_acls.own_lun(target, acl), lock):
                 reservations.void_saved(target, os.path.basename(acl))
                 if not acls.is_stuck(acl):
                     acls.keep(acl, acls.DEAD if acls.is_dead(acl) else acls.MEMORY)

@@ -41,8 +41,10 @@ _WORD = re.compile(
     "|res_scope|res_all_tg_pt|mapped_lun|target_fabric|target_node|tpgt|port_rtpi"
     "|target_lun)=([^,\\s]+)"
 )
-# A host that reserves has one mapped LUN, and it maps the writers' LUN.
-_PLACE = {"mapped_lun": "0", "target_lun": "0", "tpgt": "1"}
+# A host that reserves has one mapped LUN, and it maps the writers' LUN. A registration
+# was on a LUN of its host if that was mapped before reservations were allowed.
+_LUN = {"target_lun": "0"}
+_PLACE = {"mapped_lun": "0", **_LUN, "tpgt": "1"}
 
 # The kernel shows one page of registrations, some 30 (6.1): a host may be behind it.
 _SHOWN = 3_500
@@ -158,7 +160,7 @@ def _valid(target: Target) -> Iterator[Entry]:
         return
     void = _void_hosts(path, when)
     place = {**_PLACE, "target_node": target.iqn}
-    for entry in entries:
+    for entry in (saved | _LUN for saved in entries):
         if place.items() <= entry.items() and entry["initiator_node"] not in void:
             yield entry
 

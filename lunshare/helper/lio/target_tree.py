@@ -4,16 +4,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
+from collections.abc import Iterable, Iterator
 
-from lunshare.drivers.values import Connector
 from lunshare.helper.lio import backstores, cinder_targets
 from lunshare.helper.lio.backstores import Role
 from lunshare.helper.lio.cinder_targets import TakesOver
 from lunshare.helper.lio.configfs import CORE, ISCSI, links, names, read_or_empty
 
 _LUNS = {Role.WRITERS: "lun_0", Role.READERS: "lun_1"}
+# The numbers of the other LUNs, each for one host. rtslib reads no larger ones.
+_FIRST, _END = 2, 65_536
 
 
 class Target:
@@ -39,9 +42,29 @@ class Target:
         """Return the path of the writers' or the readers' LUN."""
         return f"{self.group}/lun/{_LUNS[role]}"
 
-    def lun_of(self, connector: Connector) -> str:
-        """Return the path of the LUN for the mode of a connector."""
-        return self.lun(backstores.ROLES[connector.mode])
+    def own_luns(self, initiator: str) -> Iterator[str]:
+        """Yield the paths that the LUN of one host may have. It gets the first free.
+
+        So none is searched. Which one it has is read from its ACL.
+        """
+        digest = hashlib.sha512(f"{self.volume_id} {initiator}".encode()).digest()
+        for at in range(0, len(digest), 2):
+            number = int.from_bytes(digest[at : at + 2], "big") % (_END - _FIRST)
+            yield f"{self.group}/lun/lun_{_FIRST + number}"
+
+    def luns_of_hosts(self, luns: Iterable[str]) -> list[str]:
+        """Return the paths of those of these LUNs that have one host each."""
+        names_ = set(luns) - set(_LUNS.values())
+        return [f"{self.group}/lun/{name}" for name in sorted(names_)]
+
+    def is_linked(self, lun: str) -> bool:
+        """Whether a LUN of one host leads to the writers' backstore."""
+        behind = _behind(f"{lun}/{self.name}")
+        return behind is not None and behind == self.writers_backstore()
+
+    def writers_backstore(self) -> str | None:
+        """Return the path of the writers' backstore, whoever has created it."""
+        return _behind(self.backstore_link(Role.WRITERS))
 
     def backstore_link(self, role: Role) -> str:
         """Return the path of the backstore through the LUN's link."""
@@ -64,12 +87,7 @@ class Target:
 
     def backstore(self, role: Role) -> str | None:
         """Return the path of the backstore that a LUN is linked to, or None."""
-        path = _behind(self.backstore_link(role))
-        own_names = (
-            backstores.name_of(self.volume_id, role, start)
-            for start in ("", self.prefix)
-        )
-        return path if path and os.path.basename(path) in own_names else None
+        return self._named(_behind(self.backstore_link(role)), role)
 
     def cinder_backstore(self) -> str | None:
         """Return the writers' backstore, if Cinder's LVM driver has created it."""
@@ -93,7 +111,11 @@ class Target:
             for lun in names(f"{self.path}/{group}/lun")
             for link in _linked(f"{self.path}/{group}/lun/{lun}")
         ]
-        parts = [_behind(link) for link in linked if link not in ours]
+        parts = [
+            _behind(link)
+            for link in linked
+            if link not in ours and not self._is_of_host(link)
+        ]
         if groups and not linked:  # half created, or half removed
             backstores_of_cinder = cinder_targets.existing(self.volume_id, self.prefix)
             parts += [path for path in backstores_of_cinder if not self.may_take(path)]
@@ -151,6 +173,18 @@ class Target:
             self._identity = backstores.stated_identity(link)
             self._is_linked = self._identity != "" or os.path.lexists(link)
         return self._is_linked
+
+    def _is_of_host(self, link: str) -> bool:
+        """Whether it is the link of a LUN of one host, if LUN 0 has lost its own."""
+        is_named = os.path.basename(link) == self.name
+        return is_named and self._named(_behind(link), Role.WRITERS) is not None
+
+    def _named(self, path: str | None, role: Role) -> str | None:
+        own_names = (
+            backstores.name_of(self.volume_id, role, start)
+            for start in ("", self.prefix)
+        )
+        return path if path and os.path.basename(path) in own_names else None
 
     def _may_take(self, link: str) -> bool:
         path = _behind(link)

@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any, TypeVar
 
 from lunshare.drivers.errors import TargetFailed
-from lunshare.drivers.values import Disk, Mode
+from lunshare.drivers.values import Connector, Disk, Mode
 from lunshare.helper.lio import (
     acls,
     backstores,
     empty_acls,
     iscsi_target,
     kept_acls,
+    repairs,
     reservations,
 )
 from lunshare.helper.lio.backstores import Role
@@ -102,7 +104,7 @@ def _apply(target: Target, wanted: Apply, lock: TimedLock) -> list[str]:
     _need_ours(target)
     export, changes = wanted.export, []
     if wanted.only is None or target.cinder_backstore():
-        changes += iscsi_target.close_unknown_hosts(target, lock)
+        changes += repairs.close_unknown_hosts(target, lock)
     changes += _close(target, wanted, lock)
     if wanted.only is None:
         empty_acls.remove_idle(target, lock)
@@ -114,9 +116,11 @@ def _apply(target: Target, wanted: Apply, lock: TimedLock) -> list[str]:
         status = iscsi_target.check_disk(export.disk, lock)
         changes += _recreate(target, export.disk, wanted, lock)
     changes += _place_hosts(target, export.disk, status, wanted, lock)
+    if wanted.only is None and not export.reservations:
+        changes += repairs.remove_unused_luns(target, lock)
     if not fresh:
         if wanted.only is None:
-            changes += iscsi_target.repair(
+            changes += repairs.repair(
                 target, export.disk, export.reservations, wanted.portals
             )
         changes += iscsi_target.refresh_sizes(target, export.disk, status)
@@ -183,9 +187,9 @@ def _place_hosts(
     if reads and found is not None:
         identity, every = backstores.disk_identity(found), wanted.only is None
         changes += iscsi_target.create_readers_lun(target, disk, identity, every, lock)
+    idle = wanted.only is None and not wanted.export.reservations
     for connector in wanted.concerned:
-        acl, lun = target.acl(connector.initiator), target.lun_of(connector)
-        if acls.maps_other_lun(acl, lun):
+        if _is_misplaced(target, connector, idle):
             kept_acls.evict(target, connector.initiator, lock)
             changes.append(
                 f"{connector.initiator} moved to the {connector.mode} hosts' LUN"
@@ -193,6 +197,20 @@ def _place_hosts(
     if wanted.only is None and not reads:
         changes += iscsi_target.remove_readers_lun(target, lock)
     return changes
+
+
+def _is_misplaced(target: Target, host: Connector, idle: bool) -> bool:
+    """Whether a host has another LUN than it should have.
+
+    ``idle``: so has a host without a session that shares the writers' LUN.
+    """
+    acl = target.acl(host.initiator)
+    if not os.access(acl, os.F_OK):
+        return False
+    if iscsi_target.has_other_lun(target, acl, host.mode):
+        return True
+    shares = idle and acls.maps(acl, target.lun(Role.WRITERS))
+    return shares and not target.cinder_backstore() and acls.is_idle(acl)
 
 
 def _need_ours(target: Target) -> None:
@@ -222,7 +240,7 @@ def _close(target: Target, wanted: Apply, lock: TimedLock) -> list[str]:
     _write_protect(target, leaving, losing)
     changes = []
     if wanted.only is None:
-        changes += iscsi_target.correct_group(target, lock)
+        changes += repairs.correct_group(target, lock)
         changes += _remove_extra_luns(target, connectors)
     if leaving:
         changes += _close_hosts(target, leaving, lock)
@@ -275,7 +293,7 @@ def _open(
 
     Return the changes, and why hosts are refused (``acls.REFUSED``).
     """
-    changes, refused = [], []
+    changes, refused, shared = [], [], wanted.export.reservations
     if target.cinder_backstore():
         iscsi_target.prepare_for_hosts(target)
     for connector in wanted.concerned:
@@ -285,7 +303,8 @@ def _open(
         if why in acls.REFUSED:
             refused.append(_REFUSED[why == acls.MEMORY] % connector.initiator)
         else:
-            changes += acls.grant(acl, target.lun_of(connector), connector)
+            lun = partial(iscsi_target.lun_for, target, shared, connector)
+            changes += acls.grant(acl, lun, connector)
     return changes, refused
 
 
