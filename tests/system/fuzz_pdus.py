@@ -192,6 +192,7 @@ class Pdus:
 
     def _command(self, cdb: bytes, flag: int, length: int, data: bytes) -> Pdu:
         more, data = cdb[16:], data if flag == _WRITE else b""
+        at_once = data or self._some(BLOCK)  # also of a command that reads
         length = len(data) if flag == _WRITE else length if flag else 0
         if self._rarely(200):
             length = self._choice((0, 1, 511, 512, 4096, 65537, LONGEST))
@@ -202,7 +203,7 @@ class Pdus:
             cdb[:16].ljust(16, b"\0"),
             self._choice(_LUNS) if self._rarely(30) else b"",
             extension=bytes([0, len(more) + 1, 1, 0]) + more if more else b"",
-            data=data if self._rarely(50) else b"",  # LIO ends the connection
+            data=at_once if self._rarely(50) else b"",  # LIO ends the connection
             later=data,
         )
 
