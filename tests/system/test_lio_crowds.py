@@ -29,8 +29,9 @@ pytest_plugins = ["tests.system.lio_fixtures"]
 
 _MANY = 500
 # Reads and writes of the helper for a host: its protection (2), its logins (2, each
-# read back), its depth, its session (3 times), its tag (4 times).
-_CALLS = 14
+# read back), its depth, its session (3 times), its tag (4 times),
+# its LUN.
+_CALLS = 15
 #: The default of lio_deadline.
 _SECONDS = 30.0
 _TEST_UNIT_READY = bytes(6)

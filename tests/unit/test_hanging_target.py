@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,15 @@ from lunshare.helper.lio.backstores import Role
 from lunshare.helper.lio.target_tree import Target
 from lunshare.helper.thread_limits import THREADS
 from tests.stands.waiting import until
-from tests.unit.test_stale_requests import HOST, ID, OTHER, helper, target, wanted
+from tests.unit.test_stale_requests import (
+    HOST,
+    ID,
+    OTHER,
+    end_hang,
+    helper,
+    target,
+    wanted,
+)
 
 __all__ = ["target"]
 
@@ -122,17 +131,14 @@ def test_read_of_a_target_that_hangs_ends_at_its_deadline(
                 assert answer["error"] == "deadline-exceeded"
             counted = dict(THREADS._waiting)
         finally:
-            with info.open("w") as fifo:
-                info.unlink()
-                info.write_text(text)
-                fifo.write(text)
+            end_hang(info, text)
         assert counted == {"reads of targets": 1}
         until(lambda: not THREADS._waiting)
 
 
 def test_a_target_that_hangs_hides_no_other_one(tmp_path: Path, target: Target) -> None:
     """It was one read of all targets: nobody saw any of them until its deadline."""
-    other = Path(target.path.replace(ID, ID.replace("6", "7")))
+    other = Path(target.path.replace(ID, str(uuid.uuid4())))
     (other / "tpgt_1/acls").mkdir(parents=True)
     acl = Path(target.acl(OTHER))
     (acl / "tag").write_text("a")
@@ -146,8 +152,5 @@ def test_a_target_that_hangs_hides_no_other_one(tmp_path: Path, target: Target) 
                 assert ID in found.pop(ID)["unread"]
                 assert [export["connectors"] for export in found.values()] == [[]]
         finally:
-            with (acl / "info").open("w") as fifo:
-                (acl / "info").unlink()
-                (acl / "info").write_text("No active iSCSI Session")
-                fifo.write("No active iSCSI Session")
+            end_hang(acl / "info")
         until(lambda: not THREADS._waiting)

@@ -133,6 +133,14 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
     return made
 
 
+def end_hang(info: Path, text: str = "No active iSCSI Session") -> None:
+    """Answer whoever reads the pipe now; the next one reads a file."""
+    with info.open("w") as pipe:
+        info.unlink()
+        info.write_text(text)
+        pipe.write(text)
+
+
 def wanted(tmp_path: Path, *hosts: str, only: str) -> dict[str, Any]:
     fields = {"mode": "rw", "attachment_id": "a", "auth": None}
     return {
@@ -155,7 +163,7 @@ def test_access_is_not_opened_for_a_client_that_is_gone(
         attach = root.send("lio.apply", **wanted(tmp_path, HOST, only=HOST))
         if not alive:
             attach.close()
-        Path(target.acl(OTHER), "info").write_text("No active iSCSI Session")
+        end_hang(Path(target.acl(OTHER), "info"))
         until(lambda: not root.busy)
         detach.close()
         attach.close()
@@ -172,7 +180,7 @@ def test_target_is_not_removed_for_a_client_that_is_gone(
         remove = root.send("lio.remove", volume_id=ID)
         if not alive:
             remove.close()
-        Path(target.acl(OTHER), "info").write_text("No active iSCSI Session")
+        end_hang(Path(target.acl(OTHER), "info"))
         until(lambda: not root.busy)
         detach.close()
         remove.close()
