@@ -4,11 +4,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from pathlib import Path
+
 import pytest
 
+from lunshare.helper.lio import memory_guard
 from lunshare.helper.lio.host_demands import Demand
-from lunshare.helper.lio.memory_guard import MIB, Memory, honest, memory, suspects
+from lunshare.helper.lio.memory_guard import MIB, Memory, MemoryGuard, honest, memory
+from lunshare.helper.lio.target_reads import TargetReads
 from lunshare.helper.lio.target_tree import Target
+from lunshare.helper.lio.target_verbs import TargetVerbs
 
 GIB = 1024 * MIB
 TARGET = Target("iqn.2026-11.io.lunshare:", "00000000-0000-4000-8000-000000000000")
@@ -33,13 +39,22 @@ VmallocUsed:       16988 kB
 Percpu:               96 kB
 HugePages_Total:       0
 """
-NOW = Memory(held=9 * GIB, limit=8 * GIB)
+NOW = Memory(held=9 * GIB, limit=8 * GIB, is_short=True)
 
 
 def host(
     name: str, read: int = 0, sent: int = 0, written: int = 0, received: int = 0
 ) -> Demand:
     return Demand(TARGET, TARGET.acl(name), 1, read, written, sent, received)
+
+
+def suspects(
+    hosts: list[Demand], now: Memory, cleared: Collection[str] = ()
+) -> list[Demand]:
+    """Those of one target that shows each of its sessions, except for ``several``."""
+    return memory_guard.suspects(
+        hosts, now, cleared, lambda host: not host.acl.endswith("several")
+    )
 
 
 def names(found: list[Demand]) -> str:
@@ -88,6 +103,35 @@ def test_one_from_whom_nothing_came_is_not_ended_again_for_a_little() -> None:
     assert names(suspects([busy, taker], NOW, [busy.acl])) == "taker"
     much = host("busy", 8 * GIB + 1)
     assert names(suspects([much, taker], NOW, [busy.acl])) == "busytaker"
+
+
+def test_until_memory_is_short_only_those_are_ended_whose_bytes_are_certain() -> None:
+    hosts = [host("several", 9 * GIB), host("one", 2 * GIB), host("busy", GIB, GIB)]
+    plenty = NOW._replace(is_short=False)
+    assert names(suspects(hosts, plenty)) == "one"
+    assert names(suspects(hosts[::2], plenty)) == ""
+    assert names(suspects(hosts, NOW)) == "severalone"
+
+
+def test_memory_of_no_host_is_counted_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OpenZFS takes half of a node for its cache, in no line of /proc/meminfo."""
+    path = tmp_path / "meminfo"
+    monkeypatch.setattr(memory_guard, "_MEMINFO", str(path))
+    names = "iqn.2026-11.io.lunshare:", "test"
+    guard = MemoryGuard(TargetVerbs(*names), TargetReads(*names))
+
+    def held_with(taken: int) -> int:
+        path.write_text(MEMINFO.format(free=2709652 - taken // 1024))
+        guard._look()
+        return guard.figures()["held"]
+
+    assert held_with(0) == 0
+    assert held_with(512 * MIB) == 512 * MIB
+    assert held_with(GIB) == 0
+    assert held_with(512 * MIB) == 0
+    assert held_with(GIB) == 512 * MIB
 
 
 def test_an_honest_queue_of_commands_is_never_much() -> None:

@@ -13,13 +13,15 @@ its thread. It starts no process and asks nothing of the daemon.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from lunshare.drivers.errors import DriverError
@@ -56,10 +58,12 @@ class Memory(NamedTuple):
     """Bytes: what commands of hosts hold, and what they may.
 
     The limit is a quarter of the node's memory, or half of what nobody else uses.
+    ``is_short``: less than a quarter of it is available.
     """
 
     held: int
     limit: int
+    is_short: bool
 
 
 def memory(lines: Iterable[str]) -> tuple[int, int, int]:
@@ -86,9 +90,13 @@ class MemoryGuard:
 
     def figures(self) -> dict[str, int]:
         """Return held and limit in bytes, and how often a host was ended or closed."""
-        return {**self._now()._asdict(), **self._counts}
+        now = self._now()
+        return {"held": now.held, "limit": now.limit, **self._counts}
 
     def _run(self) -> None:
+        # The kernel's threads that take memory want the processor as well.
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), -20)
         while True:
             try:
                 pause = self._look()
@@ -102,25 +110,37 @@ class MemoryGuard:
         ownerless, available, total = memory(read(_MEMINFO).splitlines())
         self._of_drivers = min(self._of_drivers, ownerless)
         held = ownerless - self._of_drivers
-        return Memory(held, min(total // 4, (available + held) // 2))
+        limit = min(total // 4, (available + held) // 2)
+        return Memory(held, limit, available < total // 4)
 
     def _look(self) -> float:
         """End sessions if need be; return the seconds until the next look."""
         now = self._now()
         if now.held > max(now.limit, _HONEST):
-            return _LEAST_SECONDS if self._relieve(now) else _MOST_SECONDS
+            if not self._relieve(now):
+                self._blame_others(now)
+            return _LEAST_SECONDS
         if time.monotonic() > self._based + _BASE_SECONDS:
             self._demands.read()
             self._based = time.monotonic()
         rate = _BYTES_PER_SECOND * (os.cpu_count() or 1)
         return min(max((now.limit - now.held) / rate, _LEAST_SECONDS), _MOST_SECONDS)
 
+    def _blame_others(self, now: Memory) -> None:
+        """Count from now on what hosts take: what is held is no host's.
+
+        OpenZFS, buffers of XFS and balloons of hypervisors have such memory too.
+        """
+        self._of_drivers += now.held
+        line = "%d MiB of the node's memory are of no process and no host's commands"
+        LOG.warning(line, self._of_drivers // MIB)
+
     def _relieve(self, now: Memory) -> bool:
         """End all sessions of those who hold most, together; return if anybody does."""
         found, recent = self._demands.read(), time.monotonic() - _CLEARED_SECONDS
         cleared = {acl for acl, moment in self._cleared.items() if moment > recent}
         others = [host for host in found.values() if host.acl not in self._ending]
-        chosen = suspects(others, now, cleared)
+        chosen = suspects(others, now, cleared, partial(_is_certain, found))
         threads = [
             threading.Thread(
                 target=self._end, args=(demand, found, now.limit), daemon=True
@@ -140,7 +160,7 @@ class MemoryGuard:
     def _end(self, demand: Demand, found: Mapping[str, Demand], limit: int) -> None:
         """End the host's sessions; close it if it is certain what it has held."""
         try:
-            certain = demand.held > honest(limit) and _is_certain(demand, found)
+            certain = demand.held > honest(limit) and _is_certain(found, demand)
             if certain:
                 acls.refuse_logins(demand.acl)
             acls.change_depth(demand.acl)
@@ -184,15 +204,22 @@ class MemoryGuard:
 
 
 def suspects(
-    demands: Iterable[Demand], now: Memory, cleared: Collection[str] = ()
+    demands: Iterable[Demand],
+    now: Memory,
+    cleared: Collection[str],
+    is_certain: Callable[[Demand], bool],
 ) -> list[Demand]:
     """Return whose sessions to end: all who hold much, or those who hold or ask most.
 
-    ``cleared`` are ACLs that were tried, and nothing came back.
+    ``cleared`` are ACLs that were tried, and nothing came back. Until memory is short,
+    nobody is ended of whom it is not certain what is held.
     """
     hosts = sorted(demands, key=lambda host: host.held, reverse=True)
     bounds = {True: now.limit, False: honest(now.limit)}
-    if much := [host for host in hosts if host.held > bounds[host.acl in cleared]]:
+    much = [host for host in hosts if host.held > bounds[host.acl in cleared]]
+    if not now.is_short:
+        much = [host for host in much if is_certain(host)]
+    if much or not now.is_short:
         return much[:_MOST_AT_ONCE]
     others = [host for host in hosts if host.acl not in cleared]
     if sum(host.held for host in others) < now.held // 2:  # moved, not acknowledged
@@ -205,7 +232,7 @@ def honest(limit: int) -> int:
     return max(_HONEST, limit // 8)
 
 
-def _is_certain(demand: Demand, found: Mapping[str, Demand]) -> bool:
+def _is_certain(found: Mapping[str, Demand], demand: Demand) -> bool:
     """Whether the target has no session that is not shown: its bytes are not known."""
     shown = sum(each.target.name == demand.target.name for each in found.values())
     return demand.target.sessions() <= shown
