@@ -31,7 +31,7 @@ def _timed(what: str, change: Callable[[], object]) -> float:
 
 @pytest.mark.parametrize("count", [1, 10, 100])
 @pytest.mark.parametrize(
-    ("mode", "reads"), [("ro", True), ("ro", False), ("rw", False)]
+    ("mode", "reads"), [("ro", True), ("ro", False), ("rw", False), ("rw", True)]
 )
 def test_begun_logins_delay_no_attach_and_no_detach(
     node: Node, mode: str, reads: bool, count: int
