@@ -119,8 +119,8 @@ def test_memory_of_no_host_is_counted_once(
     """OpenZFS takes half of a node for its cache, in no line of /proc/meminfo."""
     path = tmp_path / "meminfo"
     monkeypatch.setattr(memory_guard, "_MEMINFO", str(path))
-    names = "iqn.2026-11.io.lunshare:", "test"
-    guard = MemoryGuard(TargetVerbs(*names), TargetReads(*names))
+    prefix = "iqn.2026-11.io.lunshare:"
+    guard = MemoryGuard(TargetVerbs(prefix), TargetReads(prefix))
 
     def held_with(taken: int) -> int:
         path.write_text(MEMINFO.format(free=2709652 - taken // 1024))
