@@ -60,7 +60,7 @@ def promtool(*words: str | Path, given: str | None = None) -> str:
 
 
 def test_the_alerts_are_valid() -> None:
-    assert "19 rules found" in promtool("check", "rules", RULES)
+    assert "20 rules found" in promtool("check", "rules", RULES)
 
 
 def test_each_alert_fires_at_its_time(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_every_rule_is_evaluated_and_a_healthy_node_has_no_alert(
         return group["rules"]
 
     until(lambda: all(rule["health"] == "ok" for rule in rules()), "every rule")
-    assert len(rules()) == 19
+    assert len(rules()) == 20
     until(lambda: prometheus.value("lunshare_ready") == 1, "ready")
     # A scrape that the machine was too busy for has an alert until the next one.
     until(lambda: prometheus.firing() == set(), "no alert")

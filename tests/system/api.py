@@ -158,9 +158,10 @@ class Api:
         action = {"os-complete": None}
         self.must("POST", f"/v3/attachments/{attachment}/action", action)
 
-    def detach(self, attachment: str) -> Answer:
-        """DELETE /attachments/{id}."""
-        return self.call("DELETE", f"/v3/attachments/{attachment}")
+    def detach(self, attachment: str, force: bool = False) -> Answer:
+        """DELETE /attachments/{id}. ``force``: a host with a reservation key too."""
+        query = "?force=true" if force else ""
+        return self.call("DELETE", f"/v3/attachments/{attachment}{query}")
 
     def attachments(self, volume: str) -> list[dict[str, Any]]:
         """The attachments of one volume, with all fields."""

@@ -57,7 +57,7 @@ def _clear(api: Api) -> None:
     """Delete what an earlier call has created."""
     for volume in api.must("GET", "/v3/volumes")["volumes"]:
         for attachment in api.attachments(volume["id"]):
-            assert api.detach(attachment["id"])[0] == 200
+            assert api.detach(attachment["id"], force=True)[0] == 200
         api.delete_volume(volume["id"])
 
 
@@ -74,7 +74,7 @@ def _keyed(api: Api) -> dict[str, Any]:
         if name == after_outage.HOLDER:
             after_outage.reserve(session, after_outage.key(name))
         host.leave()
-    assert api.detach(created[after_outage.QUITTER]["id"])[0] == 200
+    assert api.detach(created[after_outage.QUITTER]["id"], force=True)[0] == 200
     return {"volume": volume, "info": created[after_outage.OUTSIDER]["connection_info"]}
 
 

@@ -168,7 +168,7 @@ def test_a_detach_says_which_key_it_would_drop_and_force_drops_it(
     assert cluster.api.call("POST", path, body)[0] == 409
     alpha.write(AT, block("nothing has begun"))
     assert cluster.shown()["alpha"] == ([number(A)], WERO_NAME)
-    assert cluster.api.call("DELETE", f"/v3/attachments/{row}?force=true")[0] == 200
+    assert cluster.api.detach(row, force=True)[0] == 200
     assert cluster.shown() == {"beta": ([number(B)], None)}
     assert not alpha.alive
     out(beta, REGISTER, B, bytes(8))  # an ordinary end
