@@ -15,11 +15,8 @@ from lunshare.drivers.base import Root, VolumeDriver
 from lunshare.drivers.conformance.fixtures import MIB
 from lunshare.drivers.nfs import NfsVolumes
 from tests.conformance.nfs_kit import ShareFixtures, share_options
-from tests.system.lio_fixtures import helper
 from tests.system.lio_node import HelperProcess, run
 from tests.system.nfs_server import BASE, NfsServer
-
-__all__ = ["helper"]
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +24,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NfsServer]:
     made = NfsServer(tmp_path_factory.mktemp("nfs"))
     yield made
     made.close()
+
+
+# Not that of lio_fixtures: a plugin that was imported before is an error of pytest.
+@pytest.fixture(scope="module")
+def helper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HelperProcess]:
+    process = HelperProcess(tmp_path_factory.mktemp("helper"))
+    yield process
+    process.stop()
 
 
 @pytest.fixture(scope="module")
