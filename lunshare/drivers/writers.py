@@ -36,8 +36,8 @@ class WritersPolicy:
 
     def names(self, *names: str | None) -> bool:
         """Whether a host with these names is on every list."""
-        known = {plain_name(name) for name in names if name}
-        return all(not known.isdisjoint(listed) for listed in self.lists)
+        plain = {plain_name(name) for name in names if name}
+        return all(not plain.isdisjoint(listed) for listed in self.lists)
 
     def place(self, *names: str | None) -> int:
         """Return where the first list has a host with these names, -1 if nowhere."""

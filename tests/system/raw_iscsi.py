@@ -77,9 +77,13 @@ class RawSession:
         portal: str,
         keys: Sequence[str] = (),
         number: int = 1,
+        *,
+        patience: float = 5.0,
     ) -> None:
+        """``patience``: seconds for each answer."""
         address, _, port = portal.rpartition(":")
-        self._socket = socket.create_connection((address.strip("[]"), int(port)), 5)
+        where = address.strip("[]"), int(port)
+        self._socket = socket.create_connection(where, patience)
         self._tag, self._status_number, self._command_number = 0, 0, 1
         self.answered: dict[str, str] = {}
         try:

@@ -55,13 +55,14 @@ class Storm:
         host, session = self.login(self.writer)
         writer, writes = self.writer, Writes(session, _AT)
         writes.wait_for_progress()
-        work(self)
-        self.done[work.__name__] += 1
-        if writer == self.writer:
+        try:
+            work(self)
+            self.done[work.__name__] += 1
+            if writer != self.writer:
+                writes.wait_for_end()
+        finally:
             writes.stop()
-        else:
-            writes.wait_for_end()
-        host.leave()
+            host.leave()
         self.check(writer, writes)
 
     def check(self, writer: str, writes: Writes) -> None:

@@ -21,6 +21,8 @@ pytest_plugins = ["tests.system.lio_fixtures"]
 _WRITE = bytes([0x2A, *bytes(7), 1, 0])
 #: Longer than the kernel's own timeout (3 s), and how soon such a host is closed.
 _PAUSE_SECONDS, _CLOSE_SECONDS = 4.0, 1.0
+#: Half of open-iscsi's lu_reset_timeout.
+_RESET_SECONDS = 15.0
 
 
 class _Slow(RawSession):
@@ -46,6 +48,21 @@ def test_a_write_whose_data_pauses_is_done(node: Node) -> None:
         assert host.command(_WRITE, "W", ONE) == "GOOD"
         timer.join()
     assert node.on_disk(0) == ONE
+
+
+def test_a_pause_delays_a_lun_reset_of_another_host_for_less_than_it_waits(
+    node: Node,
+) -> None:
+    """The kernel ends each command of the disk first; Linux waits 30 s for that."""
+    node.apply(a="rw", b="rw")
+    with contextlib.closing(_Slow(node)) as host:
+        write = Later(host.command, _WRITE, "W", ONE)
+        assert host.asked.wait(10)
+        other = RawSession(initiator("b"), node.iqn, PORTAL, patience=_RESET_SECONDS)
+        with contextlib.closing(other):
+            assert other.task("LUN RESET") == "response 0"
+        host.data.set()
+        write.join()
 
 
 @pytest.mark.parametrize("modes", [{"b": "ro"}, {"a": "ro", "b": "ro"}, {}])

@@ -13,7 +13,12 @@ HELPER_SOCKET = "lunshare-helper.socket"
 def run(*argv: str, seconds: float = 60) -> str:
     """Run a command that must succeed; returns its stdout."""
     done = subprocess.run(
-        argv, check=False, capture_output=True, text=True, timeout=seconds
+        argv,
+        check=False,
+        capture_output=True,
+        text=True,
+        errors="backslashreplace",  # the kernel logs what a hostile host sends
+        timeout=seconds,
     )
     assert done.returncode == 0, (argv, done.stdout, done.stderr)
     return done.stdout

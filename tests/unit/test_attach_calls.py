@@ -51,8 +51,8 @@ EXPECTED = [
     "symlink volume",
     "mkdir lun_0",
     "symlink lun",
-    "open userid",
     "open password",
+    "open userid",
     "open write_protect",
 ]
 _ATTRIBUTES = (

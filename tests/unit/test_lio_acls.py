@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lunshare.drivers.errors import DeadlineExceeded
+from lunshare.drivers.values import Auth
 from lunshare.helper.lio import acls
 from lunshare.helper.named_locks import Locks
 
@@ -52,3 +53,9 @@ def test_host_cannot_end_the_wait_for_its_writes(
 def test_host_does_not_choose_the_address_that_is_shown(tmp_path: Path) -> None:
     assert acls.addresses(acl(tmp_path, FAKE.format(5))) == ["192.0.2.1"]
     assert acls.in_session(str(tmp_path))
+
+
+def test_the_user_of_a_host_is_set_after_its_password() -> None:
+    """A closed ACL has no user, and still the password of the attachment before."""
+    names = list(acls.credentials(Auth("user", "a secret of sixteen")))
+    assert names[-2:] == ["auth/password", "auth/userid"]

@@ -79,8 +79,9 @@ _MODES = {"0": Mode.RW, "1": Mode.RO}
 _NOT_SET = "NULL"
 # Seconds for which a host may pause in the data of a write. The kernel's 3 end the
 # session of a host or network that is slow for so long, since each write waits for its
-# data (0037). With 30 the host's own timeout comes first (Linux: 30 s for a command).
-PATIENCE = ("attrib/dataout_timeout", "30")
+# data (0037). But for so long it delays a LUN RESET of another host, which Linux gives
+# up after 30 s (lu_reset_timeout).
+PATIENCE = ("attrib/dataout_timeout", "10")
 # What refuses every login, read back.
 _CLOSED = (("attrib/authentication", "1"), ("auth/userid", _NOT_SET))
 # It follows its portal group. A new ACL does.
@@ -324,11 +325,12 @@ def credentials(auth: Auth | None) -> dict[str, str]:
     """Return the attributes of an ACL that decide who can log in as its host.
 
     The portal group requires CHAP unless the ACL disables it. So a new ACL, which has
-    no credentials, refuses every login.
+    no credentials, refuses every login. The user is set last: a closed ACL that is used
+    again has none, and still the password of the attachment before.
     """
     if auth is None:
         return {"attrib/authentication": "0"}
-    named = {"auth/userid": auth.username, "auth/password": auth.password}
+    named = {"auth/password": auth.password, "auth/userid": auth.username}
     return dict([_OF_GROUP]) | named
 
 

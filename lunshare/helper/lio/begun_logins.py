@@ -26,7 +26,8 @@ def may_exist() -> bool:
     paths = (f"{ISCSI}/{name}" for name in names(ISCSI))
     portals = (portal for path in paths for portal in _portals(path))
     ports = {int(portal.rpartition(":")[2]) for portal in portals}
-    return sum(port in ports for port in _open_ports()) > _logged_in()
+    count = sum(port in ports for port in _open_ports())
+    return count > 0 and count > _logged_in()
 
 
 def _logged_in() -> int:

@@ -45,7 +45,7 @@ class Demand:
     received: int
 
     @property
-    def asked(self) -> int:
+    def requested(self) -> int:
         """What its commands were to move."""
         return self.read + self.written
 
@@ -82,11 +82,11 @@ class HostDemands:
 
     def read(self) -> dict[str, Demand]:
         """Return the demand of each host that is logged in, by the path of its ACL."""
-        while (found := self._try()) is None:
+        while (demands := self._try()) is None:
             pass
-        bases = {acl: self._base(now) for acl, now in found.items() if now.session}
-        self._bases, self._last = bases, found
-        return {acl: found[acl].since(base) for acl, base in bases.items()}
+        bases = {acl: self._base(now) for acl, now in demands.items() if now.session}
+        self._bases, self._last = bases, demands
+        return {acl: demands[acl].since(base) for acl, base in bases.items()}
 
     def forget(self, demand: Demand) -> None:
         """Count from now on what a host asks for, whose sessions were ended."""
@@ -134,9 +134,9 @@ class HostDemands:
             yield self._reads.target(match[1])
 
     def _list(self, work: _Work, path: str, read: Callable[[], list[str]]) -> list[str]:
-        found = work.step(path, read)
-        if found is not None:
-            self._lists[path] = found
+        listed = work.step(path, read)
+        if listed is not None:
+            self._lists[path] = listed
         return self._lists.get(path, [])
 
 
@@ -184,14 +184,14 @@ def _acls(target: Target) -> list[str]:
 def _demand(target: Target, acl: str) -> Demand:
     """Read one host. A reader's writes are refused before they take memory."""
     moved = acl + "/fabric_statistics/iscsi_sess_stats"
-    asked = acl + "/lun_0/statistics/scsi_auth_intr"
+    counters = acl + "/lun_0/statistics/scsi_auth_intr"
     writes = acls.mode(acl) is Mode.RW
     return Demand(
         target,
         acl,
         acls.session(acl),
-        read=int(read(asked + "/read_mbytes")) * _MIB,
-        written=int(read(asked + "/write_mbytes")) * _MIB if writes else 0,
+        read=int(read(counters + "/read_mbytes")) * _MIB,
+        written=int(read(counters + "/write_mbytes")) * _MIB if writes else 0,
         sent=int(read(moved + "/txdata_octs") or 0),
         received=int(read(moved + "/rxdata_octs") or 0) if writes else 0,
     )

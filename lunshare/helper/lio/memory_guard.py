@@ -137,13 +137,13 @@ class MemoryGuard:
 
     def _relieve(self, now: Memory) -> bool:
         """End all sessions of those who hold most, together; return if anybody does."""
-        found, recent = self._demands.read(), time.monotonic() - _CLEARED_SECONDS
+        demands, recent = self._demands.read(), time.monotonic() - _CLEARED_SECONDS
         cleared = {acl for acl, moment in self._cleared.items() if moment > recent}
-        others = [host for host in found.values() if host.acl not in self._ending]
-        chosen = suspects(others, now, cleared, partial(_is_certain, found))
+        others = [host for host in demands.values() if host.acl not in self._ending]
+        chosen = suspects(others, now, cleared, partial(_is_certain, demands))
         threads = [
             threading.Thread(
-                target=self._end, args=(demand, found, now.limit), daemon=True
+                target=self._end, args=(demand, demands, now.limit), daemon=True
             )
             for demand in chosen
         ]
@@ -157,10 +157,10 @@ class MemoryGuard:
             self._cleared |= {demand.acl: time.monotonic() for demand in chosen}
         return bool(chosen)
 
-    def _end(self, demand: Demand, found: Mapping[str, Demand], limit: int) -> None:
+    def _end(self, demand: Demand, demands: Mapping[str, Demand], limit: int) -> None:
         """End the host's sessions; close it if it is certain what it has held."""
         try:
-            certain = demand.held > honest(limit) and _is_certain(found, demand)
+            certain = demand.held > honest(limit) and _is_certain(demands, demand)
             if certain:
                 acls.refuse_logins(demand.acl)
             acls.change_depth(demand.acl)
@@ -223,8 +223,8 @@ def suspects(
         return much[:_MOST_AT_ONCE]
     others = [host for host in hosts if host.acl not in cleared]
     if sum(host.held for host in others) < now.held // 2:  # moved, not acknowledged
-        others.sort(key=lambda host: host.asked, reverse=True)
-    return [host for host in others if host.asked > 0][:_TRIED]
+        others.sort(key=lambda host: host.requested, reverse=True)
+    return [host for host in others if host.requested > 0][:_TRIED]
 
 
 def honest(limit: int) -> int:
@@ -232,7 +232,7 @@ def honest(limit: int) -> int:
     return max(_HONEST, limit // 8)
 
 
-def _is_certain(found: Mapping[str, Demand], demand: Demand) -> bool:
+def _is_certain(demands: Mapping[str, Demand], demand: Demand) -> bool:
     """Whether the target has no session that is not shown: its bytes are not known."""
-    shown = sum(each.target.name == demand.target.name for each in found.values())
+    shown = sum(other.target.name == demand.target.name for other in demands.values())
     return demand.target.sessions() <= shown

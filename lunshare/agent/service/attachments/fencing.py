@@ -174,7 +174,9 @@ class Fences:
         jobs = self._settle(self._write_taken(names, opens=True), seconds)
         with self._db.reading() as connection:
             accesses = host_accesses.of_names(connection, sorted(names))
-        shown = [_shown(each, _failure(jobs.get(each.row.id))) for each in accesses]
+        shown = [
+            _shown(access, _failure(jobs.get(access.row.id))) for access in accesses
+        ]
         LOG.warning("[%s] host unfenced: volumes=%d", host, len(shown))
         return HostFence(host, None, None, sorted(names - {host}), shown)
 
@@ -262,9 +264,9 @@ class Fences:
     def _settle(self, accesses: Accesses, seconds: float) -> _Jobs:
         """Let the target follow the rows, and wait a little; return the jobs by row."""
         by_volume: dict[tuple[str, str], list[str]] = {}
-        for each in accesses:
-            where = (each.row.volume_id, each.backend)
-            by_volume.setdefault(where, []).append(each.row.id)
+        for access in accesses:
+            where = (access.row.volume_id, access.backend)
+            by_volume.setdefault(where, []).append(access.row.id)
         jobs: dict[str, Future[None]] = {}
         for (volume_id, backend), ids in by_volume.items():
             jobs |= self._queues.add(volume_id, backend, ids)
@@ -302,9 +304,9 @@ class Fences:
         names, kind = set(_names(stored)), host_fences.strictest(stored)
         accesses = {a.row.id: a for name in names for a in by_name.get(name, ())}
         shown = [
-            _shown(each, self._why_open(each, kind, names, jobs.get(each.row.id)))
-            for each in sorted(
-                accesses.values(), key=lambda each: (each.row.volume_id, each.row.id)
+            _shown(access, self._why_open(access, kind, names, jobs.get(access.row.id)))
+            for access in sorted(
+                accesses.values(), key=lambda host: (host.row.volume_id, host.row.id)
             )
         ]
         since = min((name.created_at for name in stored), default=None)
