@@ -69,6 +69,7 @@ _ONE = _FIELDS.prepared(_ALL.where(_A.id == sa.bindparam("id"), _HERE))
 # The same of one project, to which an attachment belongs with its volume.
 _OWN = (VOLUMES.c.id == _A.volume_id, VOLUMES.c.project_id == paging.PROJECT)
 _OWN_ONE = _FIELDS.prepared(_ALL.where(_A.id == sa.bindparam("id"), _HERE, *_OWN))
+_BY_IDS = _FIELDS.prepared(_ALL.where(_A.id.in_(listed(paging.IDS))))
 _MANY = _FIELDS.prepared(_ALL.where(_A.id.in_(listed("names")), _HERE))
 _OF_VOLUME = _FIELDS.prepared(_ALL.where(_THIS, _HERE).order_by(*_AGE))
 _LEGACY = _FIELDS.prepared(
@@ -229,7 +230,10 @@ def page(connection: sa.Connection, page: Page) -> PageRows[Attachment]:
     query = _listed(page.sort, page.project_id is None)
     query = paging.filtered(query, page.filters, COLUMNS)
     query = paging.after_marker(connection, query, page, COLUMNS, "attachment", *_OWN)
-    rows = _FIELDS.iterate(connection.execute(query, paging.values(page)))
+    if paging.is_indexed(page):
+        rows = _FIELDS.iterate(connection.execute(query, paging.values(page)))
+    else:
+        rows = paging.in_order(connection, query, page, _A.id, _BY_IDS)
     return fill(
         rows,
         page.limit,

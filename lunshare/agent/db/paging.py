@@ -9,10 +9,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from lunshare.agent.db.sqlite.prepared import Prepared, Row
 from lunshare.agent.model.errors import Invalid, existing
 from lunshare.agent.model.records import Page
 
 _CHUNK = 256
+#: Whole rows that are read at once, each with up to 0.4 MB.
+_ROWS = 8
+#: The orders that an index of each table has.
+_INDEXED = ((("created_at", True),), (("created_at", False),))
 
 Columns = Mapping[str, sa.ColumnElement[Any]]
 Sort = tuple[tuple[str, bool], ...]
@@ -22,6 +27,8 @@ SORTS = 64
 
 #: The project of the page, a parameter of cached statements.
 PROJECT: sa.BindParameter[str] = sa.bindparam("_project", type_=sa.String)
+#: The ids of rows, a parameter of a list.
+IDS = "_ids"
 _LIMIT: sa.BindParameter[int] = sa.bindparam("_limit", type_=sa.Integer)
 _OFFSET: sa.BindParameter[int] = sa.bindparam("_offset", type_=sa.Integer)
 
@@ -71,11 +78,16 @@ def filtered(
 def with_metadata(
     query: sa.Select[Any], wanted: Mapping[str, str] | None, column: sa.Column[Any]
 ) -> sa.Select[Any]:
-    """Select only rows whose metadata, in ``column``, has all of ``wanted``."""
-    for key, value in (wanted or {}).items():
-        item = sa.func.json_each(column).table_valued("key", "value").c
-        query = query.where(sa.exists().where(item.key == key, item.value == value))
-    return query
+    """Select only rows whose metadata, in ``column``, has all of ``wanted``.
+
+    The metadata of a row is parsed once, however many items are wanted.
+    """
+    if not wanted:
+        return query
+    item = sa.func.json_each(column).table_valued("key", "value").c
+    pair = sa.tuple_(item.key, item.value).in_(list(wanted.items()))
+    count = sa.select(sa.func.count()).where(pair).scalar_subquery()
+    return query.where(count == len(wanted))
 
 
 def _condition(
@@ -106,6 +118,32 @@ def values(page: Page) -> dict[str, Any]:
     """Return the parameters of an ordered query."""
     shown = {_LIMIT.key: page.limit, _OFFSET.key: page.offset}
     return {**shown, PROJECT.key: page.project_id}
+
+
+def in_order(
+    connection: sa.Connection,
+    query: sa.Select[Any],
+    page: Page,
+    ident: sa.Column[str],
+    by_ids: Prepared,
+) -> Iterator[Row]:
+    """Yield the rows of an ordered query, those that nobody takes unread.
+
+    ``by_ids`` reads the rows with IDS, and ``ident`` has the id. SQLite would sort
+    whole rows, as far as no index has their order: a page of the names of 1,000 volumes
+    with full metadata took 6.8 s. So it sorts ids, and the rows are read by these.
+    """
+    found = connection.execute(query.with_only_columns(ident), values(page))
+    ids = list(found.scalars())
+    for start in range(0, len(ids), _ROWS):
+        some = ids[start : start + _ROWS]
+        rows = {row.id: row for row in by_ids.iterate(connection, {IDS: some})}
+        yield from (rows[name] for name in some)
+
+
+def is_indexed(page: Page) -> bool:
+    """Whether an index has the rows of the page in its order."""
+    return page.sort in _INDEXED and not page.filters
 
 
 def after_marker(

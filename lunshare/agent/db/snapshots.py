@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from lunshare.agent.db import paging
 from lunshare.agent.db.record_columns import RecordColumns
-from lunshare.agent.db.schema import SNAPSHOTS, VOLUMES
+from lunshare.agent.db.schema import SNAPSHOTS, VOLUMES, listed
 from lunshare.agent.db.sqlite.engine import now
 from lunshare.agent.db.sqlite.prepared import Prepared
 from lunshare.agent.model import metadata_limits
@@ -38,6 +38,7 @@ _FIELDS = RecordColumns(
 )
 _ROWS = sa.select(*_FIELDS.labels)
 _ONE = _FIELDS.prepared(_ROWS.where(_S.id == sa.bindparam("id"), _HERE))
+_BY_IDS = _FIELDS.prepared(_ROWS.where(_S.id.in_(listed(paging.IDS))))
 _OF_VOLUME = _FIELDS.prepared(
     _ROWS.where(_S.volume_id == sa.bindparam("volume_id"), _HERE).order_by(_S.sequence)
 )
@@ -193,7 +194,10 @@ def page(connection: sa.Connection, page: Page) -> PageRows[Snapshot]:
     """
     query = _filtered(_listed(page.sort, page.project_id is None), page)
     query = paging.after_marker(connection, query, page, COLUMNS, "snapshot", _OWN)
-    rows = _FIELDS.iterate(connection.execute(query, paging.values(page)))
+    if paging.is_indexed(page):
+        rows = _FIELDS.iterate(connection.execute(query, paging.values(page)))
+    else:
+        rows = paging.in_order(connection, query, page, _S.id, _BY_IDS)
     return fill(rows, page.limit, lambda row: json_bytes(row.metadata))
 
 

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from lunshare.agent.db import attachments, paging, status_changes
 from lunshare.agent.db.record_columns import RecordColumns
-from lunshare.agent.db.schema import VOLUME_ATTACHMENT, VOLUME_TYPES, VOLUMES
+from lunshare.agent.db.schema import VOLUME_ATTACHMENT, VOLUME_TYPES, VOLUMES, listed
 from lunshare.agent.db.sqlite.engine import now
 from lunshare.agent.db.sqlite.prepared import Prepared, Record, Row, named
 from lunshare.agent.model import metadata_limits
@@ -58,6 +58,7 @@ _ROWS = sa.select(*_FIELDS.labels).join_from(
 _NAMES = sa.select(*RecordColumns(NamedVolume, VOLUMES, name=_V.display_name).labels)
 
 # Built once: to build a statement costs more than to run it.
+_BY_IDS = Prepared(_ROWS.where(_V.id.in_(listed(paging.IDS))))
 _WITHOUT_HOSTS = _FIELDS.prepared(
     _ROWS.where(_V.id == sa.bindparam("volume_id"), _HERE)
 )
@@ -211,7 +212,7 @@ def page(connection: sa.Connection, page: Page) -> PageRows[Volume]:
 
     :raises NotFound: the marker does not exist.
     """
-    read = fill(_page_rows(connection, page, _ROWS), page.limit, _bytes)
+    read = fill(_page_rows(connection, page, _ROWS, by_ids=_BY_IDS), page.limit, _bytes)
     counts = attachments.counts(connection, [row.id for row in read])
     rows = fill(
         read, page.limit, lambda row: _bytes(row) + ROW_BYTES * counts.get(row.id, 0)
@@ -355,14 +356,22 @@ def uses_type(connection: sa.Connection, type_id: str) -> bool:
 
 
 def _page_rows(
-    connection: sa.Connection, page: Page, rows: sa.Select[Any], record: Record = None
+    connection: sa.Connection,
+    page: Page,
+    rows: sa.Select[Any],
+    record: Record = None,
+    by_ids: Prepared | None = None,
 ) -> Iterator[Row]:
+    """Yield the rows of a page. Large ones are read with ``by_ids``: see in_order."""
     every_project = page.project_id is None
-    if page.marker is None and not page.filters:
+    is_sorted = by_ids is None or paging.is_indexed(page)
+    if page.marker is None and not page.filters and is_sorted:
         plain = _first_page(rows, page.sort, every_project, record)
         return plain.iterate(connection, paging.values(page))
     query = _filtered(_listed(rows, page.sort, every_project), page)
     query = paging.after_marker(connection, query, page, COLUMNS, "volume", _OWN)
+    if by_ids is not None and not is_sorted:
+        return paging.in_order(connection, query, page, _V.id, by_ids)
     return named(connection.execute(query, paging.values(page)), record)
 
 
