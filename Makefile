@@ -13,7 +13,7 @@ OTHERS := outside,fleet-quick,prometheus,proxies,clients-quick,tempest
 # Many small commits: where the machine has enough memory, their files are there.
 unit api conformance daemon restart matrix orders: export PYTEST_DEBUG_TEMPROOT = $(shell tests/memory)
 
-.PHONY: help demo check lint unit others api conformance daemon test test-full restart storm storm-seeds system quick openapi fuzz fuzz-hosts fuzz-kernels handovers matrix orders fleet-quick fleet-releases fleet cluster stonith prometheus proxies services images thin-1 thin-2 thick-1 thick-2 node-1 node-2 judged tempest tempest-lab local-attach takeover clients clients-quick clients-page test-kernels outside test-loopback bench run sample api-reference states walks clean
+.PHONY: help demo check lint unit others api conformance daemon test test-full restart storm storm-seeds system quick openapi fuzz fuzz-hosts fuzz-kernels handovers matrix orders fleet-quick fleet-releases fleet cluster stonith prometheus proxies services images thin-1 thin-2 thick-1 thick-2 node-1 node-2 target judged tempest tempest-lab local-attach takeover clients clients-quick clients-page test-kernels outside test-loopback bench run sample api-reference states walks clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -163,7 +163,7 @@ images: ## build the lab's guests into its cache, once; nothing on a machine tha
 	@[ -S /run/lunshare/helper.sock ] || tests/lab/run --build
 
 # The lanes of tests/system/lanes.py, each in a quick guest; tests/system/run.
-thin-1 thin-2 thick-1 thick-2 node-1 node-2:
+thin-1 thin-2 thick-1 thick-2 node-1 node-2 target:
 	tests/lab/run --kernel uml -- python -m tests.system.suite /build $@
 
 judged: ## the system tests that every run must pass on the stock kernel 6.1; nothing on a machine that is a storage node

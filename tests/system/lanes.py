@@ -15,8 +15,18 @@ from lunshare.drivers.conformance.volume import VolumeContract
 
 HERE = Path(__file__).parent
 STOCK = ("lvm", "node")
+#: Lanes that start together; one with a comma starts when the one before it has ended.
+CHAINS = ("thin-1,thin-2", "thick-1,thick-2", "node-1", "node-2", "target")
 #: Each test is in exactly one of them: tests/unit/test_lanes.py.
-QUICK = ("thin-1", "thin-2", "thick-1", "thick-2", "node-1", "node-2")
+QUICK = tuple(",".join(CHAINS).split(","))
+#: The files of ``target``, beside all that begin with ``test_lio_``.
+TARGET = (
+    "test_hostile_storm",
+    "test_kernel_initiator",
+    "test_killed_writers",
+    "test_reservations",
+    "test_verify",
+)
 #: The files of ``node-2``. The other files of ``node`` are in ``node-1``.
 NODE_2 = (
     "test_lvm_changes",
@@ -69,14 +79,20 @@ def selected(lane: str) -> list[str]:
             kind, _, part = lane.partition("-")
             found = (name for name, file in _kit() if (file in KIT_2) == (part == "2"))
             return [f"{_KIT}::Test{kind.title()}::{name}" for name in found]
-        case "node-1" | "node-2":
-            second = lane == "node-2"
-            return [str(f) for f in _of_node() if (f.stem in NODE_2) == second]
+        case "node-1" | "node-2" | "target":
+            return [str(file) for file in _of_node() if _lane(file.stem) == lane]
         case "judged":
             return [str(file) for file in _of_node() if file.stem in JUDGED]
         case "node":
             return [str(file) for file in _of_node()]
     raise ValueError(f"lane {lane}: choose one of {', '.join((*STOCK, *QUICK))}")
+
+
+def _lane(stem: str) -> str:
+    """Which lane of the quick guests has this file of the installed node."""
+    if stem in TARGET or stem.startswith("test_lio_"):
+        return "target"
+    return "node-2" if stem in NODE_2 else "node-1"
 
 
 def _of_node() -> list[Path]:

@@ -42,7 +42,7 @@ def test_every_test_of_the_kit_is_in_one_lane() -> None:
     assert of_kit == Counter(both)
 
 
-@pytest.mark.parametrize("table", ["NODE_2", "JUDGED", "STOCK_ONLY"])
+@pytest.mark.parametrize("table", ["NODE_2", "TARGET", "JUDGED", "STOCK_ONLY"])
 def test_a_table_names_files_that_exist(table: str) -> None:
     missing = [
         n for n in getattr(lanes, table) if not (lanes.HERE / f"{n}.py").exists()
