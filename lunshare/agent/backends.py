@@ -182,7 +182,7 @@ class NodeBackend:
 
     @contextmanager
     def for_job(self) -> Iterator[Backend]:
-        """Use the driver in a job, which holds no request thread."""
+        """Use the driver where its own limit is none: in a job, or for a look."""
         with self._watched():
             yield self.drivers
 

@@ -56,6 +56,7 @@ from lunshare.drivers.values import (
     Connector,
     Disk,
     Export,
+    LiveConnector,
     LiveExport,
     Manageable,
     ManageableSnapshot,
@@ -400,6 +401,12 @@ class TargetDriver(Driver):
         """Return the live export of one volume, or None; as ``observe``."""
         exports = (export for export in self.observe() if export.volume_id == volume_id)
         return next(exports, None)
+
+    def observe_host(self, volume_id: str, initiator: str) -> LiveConnector | None:
+        """Return the live access of one host of a volume, or None; as ``observe``."""
+        live = self.observe_volume(volume_id)
+        accesses = live.connectors if live else ()
+        return next((host for host in accesses if host.initiator == initiator), None)
 
     def registrations(self, volume_id: str) -> tuple[Registration, ...]:
         """Return the reservation keys that hosts of a volume have now; as ``observe``.

@@ -27,7 +27,7 @@ _CONNECT_SECONDS = 5.0
 
 # Verbs and commands with the same result when they run twice, even at the same time.
 _IDEMPOTENT = frozenset(
-    ["lio.check", "lio.apply", "lio.remove", "lio.observe", "lio.live"]
+    ["lio.check", "lio.apply", "lio.remove", "lio.observe", "lio.live", "lio.host"]
     + ["lvm.commit", "lvm.pool", "lvm.mapped", "node.processes"]
     + [f"share.{verb}" for verb in ("check", "capacity", "list", "find")]
 )

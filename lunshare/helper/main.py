@@ -154,6 +154,9 @@ def _target_verbs(
     def live(arguments: Arguments, seconds: float) -> dict[str, Any] | None:
         return reads.live(target_requests.volume_id(arguments), seconds)
 
+    def host(arguments: Arguments, seconds: float) -> dict[str, Any] | None:
+        return reads.host(*target_requests.host(arguments), seconds)
+
     def registrations(arguments: Arguments, seconds: float) -> list[dict[str, str]]:
         return reads.registrations(target_requests.volume_id(arguments), seconds)
 
@@ -164,6 +167,7 @@ def _target_verbs(
         "lio.compare": compare,
         "lio.observe": observe,
         "lio.live": live,
+        "lio.host": host,
         "lio.registrations": registrations,
     }
 

@@ -4,13 +4,15 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from typing import Any
 
-from lunshare.drivers.errors import TargetFailed
+from lunshare.drivers.errors import DeadlineExceeded, TargetFailed
 from lunshare.drivers.values import Auth, Mode
 from tests.api.calls import Api
-from tests.stands.node import Node, connector, initiator
+from tests.stands.node import CTX, Node, connector, initiator
+from tests.stands.waiting import Later, until
 
 
 def name() -> str:
@@ -68,6 +70,85 @@ def test_a_line_shows_host_mode_status_session_and_kernel_access(
     assert [line for line in everything if line["volume_id"] == volume["id"]] == shown(
         api, volume
     )
+
+
+def live(api: Api, row: dict[str, Any]) -> Any:
+    """What the target says of an attachment's host, from one request."""
+    return api("GET", f"/attachments/{row['id']}")["attachment"]["live"]
+
+
+def test_an_attachment_shows_what_the_target_says_of_its_host(
+    api: Api, node: Node
+) -> None:
+    volume, reader, writer = api.shared_volume(), name(), name()
+    assert live(api, api.attachment(volume["id"])) is None, "it has no host"
+    row = attached(api, volume, reader, "ro")
+    attached(api, volume, writer, "rw")
+    info = row["connection_info"]
+    auth = Auth(info["auth_username"], info["auth_password"])
+    target = node.target("api")
+    sessions = [target.login(volume["id"], initiator(reader), auth) for _ in "12"]
+    assert live(api, row) == {
+        "allowed": "ro",
+        "sessions": 2,
+        "addresses": [],
+        "refused_mib": None,
+        "fence": None,
+        "verified_at": None,
+        "problem": None,
+    }
+    for session in sessions:
+        session.close()
+    node.services.verifier.verify(CTX, volume["id"])
+    verified = live(api, row)
+    assert (verified["sessions"], verified["problem"]) == (0, None)
+    assert verified["verified_at"] is not None
+    target.storage.exports[volume["id"]][initiator(reader)].mode = Mode.RW
+    changed = live(api, row)
+    assert changed["allowed"] == "rw"
+    assert changed["problem"] == "the database says ro, the target allows rw"
+
+
+def test_an_attachment_is_shown_although_its_target_hangs(api: Api, node: Node) -> None:
+    """Two wait for the target, and nobody else: the rest is in the database."""
+    volume, host = api.shared_volume(), name()
+    row = attached(api, volume, host, "rw")
+    failures, points = node.target("api").failures, list[str]()
+    failures.watch(points.append)
+    with failures.hold("observe"):
+        waiting = [Later(live, api, row) for _ in "12"]
+        until(lambda: points.count("observe") == len(waiting))
+        began = time.monotonic()
+        unread = live(api, row)
+        assert time.monotonic() - began < 1.5
+    failures.watch(lambda _: None)
+    assert [later.value()["allowed"] for later in waiting] == ["rw", "rw"]
+    assert unread == {
+        "allowed": None,
+        "sessions": None,
+        "addresses": None,
+        "refused_mib": None,
+        "fence": None,
+        "verified_at": None,
+        "problem": "backend api does not answer: others wait for it already",
+    }
+    broken = DeadlineExceeded("lio.host", 1.0)
+    with failures.fail("observe", broken):
+        assert str(broken) in live(api, row)["problem"]
+    assert live(api, row)["allowed"] == "rw"
+
+
+def test_what_an_operation_changes_now_is_no_problem(api: Api, node: Node) -> None:
+    volume, host = api.shared_volume(), name()
+    row = api.attachment(volume["id"], mode="rw")
+    body = {"attachment": {"connector": connector(host)}}
+    with node.target("api").failures.hold("apply.before") as gate:
+        opening = Later(api, "PUT", f"/attachments/{row['id']}", body)
+        assert gate.reached.wait(10)
+        meanwhile = live(api, row)
+    opening.value()
+    assert (meanwhile["allowed"], meanwhile["problem"]) == (None, None)
+    assert live(api, row)["allowed"] == "rw"
 
 
 def test_a_difference_of_rows_and_target_is_shown(api: Api, node: Node) -> None:

@@ -46,7 +46,15 @@ from tests.system.hosts import Host
 CTX = RequestContext("user", "project", True, "req-killed", ("admin",))
 MANY = Page(None, 1000)
 _PARENT_SECONDS = 300  # a process without its parent ends by itself
-_READS = {"lio.check", "lio.observe", "lio.live", "vgs", "lvs", "lvm.commit"}
+_READS = {
+    "lio.check",
+    "lio.observe",
+    "lio.live",
+    "lio.host",
+    "vgs",
+    "lvs",
+    "lvm.commit",
+}
 _READS |= {"lvm.pool", "lvm.mapped"}
 
 

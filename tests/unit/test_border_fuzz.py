@@ -219,6 +219,7 @@ WANTS = {
     ),
     "lio.remove": ("volume_id",),
     "lio.live": ("volume_id",),
+    "lio.host": ("volume_id", "initiator"),
     "lio.registrations": ("volume_id",),
     "share.create": ("point", "name", "size", "preallocate", "mode"),
     "share.extend": ("point", "name", "size", "preallocate"),

@@ -107,7 +107,7 @@ def test_every_host_loses_write_access_before_one_of_them_is_waited_for(
         assert tags == ["(fencing)", "(fencing)"]
 
 
-@pytest.mark.parametrize("verb", ["lio.live", "lio.compare"])
+@pytest.mark.parametrize("verb", ["lio.live", "lio.host", "lio.compare"])
 def test_read_of_a_target_that_hangs_ends_at_its_deadline(
     tmp_path: Path, target: Target, verb: str
 ) -> None:
@@ -116,7 +116,9 @@ def test_read_of_a_target_that_hangs_ends_at_its_deadline(
     (acl / "tag").write_text("a")
     # A FIFO: it is read when there is a writer.
     info, text = acl / "info", "No active iSCSI Session"
-    given: dict[str, Any] = {"volume_id": ID} if verb == "lio.live" else {}
+    given: dict[str, Any] = {"volume_id": ID}
+    if verb == "lio.host":
+        given["initiator"] = OTHER
     if verb == "lio.compare":  # it reads whether the ACL is a kept one
         given = wanted(tmp_path, only=OTHER) | {"disk": None, "only": None}
         info, text = acl / "tag", "a"

@@ -116,3 +116,14 @@ def test_pool_stats_report_the_abilities_of_the_drivers(node: Node):
     [pool] = node.services.node.pools(CTX)
     assert pool.capabilities["enforces_read_only"] is False
     assert pool.capabilities["fences"] is False
+
+
+def test_a_host_of_a_target_that_reports_none_has_no_problem(node: Node):
+    """Each line said that the target allows nothing: exit code 5."""
+    volume = node.shared_volume()
+    row = attach(node, volume, "a", Mode.RW)
+    (line,) = node.services.hosts.list(CTX, volume.id)
+    assert (line.allowed, line.sessions, line.problem) == (None, None, "")
+    live = node.services.hosts.of_attachment(row)
+    assert live
+    assert (live.allowed, live.addresses, live.problem) == (None, None, "")

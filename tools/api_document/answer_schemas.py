@@ -159,6 +159,18 @@ _MAYBE = {
     "lease": LEASE,
 }
 ATTACHMENT = shown(_ATTACHMENT, maybe=_MAYBE)
+_LIVE = shown(
+    {
+        "allowed": null(TEXT),
+        "sessions": null(NUMBER),
+        "addresses": null(many(TEXT)),
+        "refused_mib": null(NUMBER),
+        "fence": {"enum": ["fenced", "fence pending", None]},
+        "verified_at": null(TIME),
+        "problem": null(TEXT),
+    }
+)
+SHOWN_ATTACHMENT = shown({**_ATTACHMENT, "live": null(_LIVE)}, maybe=_MAYBE)
 CHANGED_ATTACHMENT = shown(
     _ATTACHMENT, maybe={**_MAYBE, "fence_reason": TEXT, "host_must": TEXT}
 )

@@ -123,7 +123,7 @@ BODIES: Mapping[Callable[..., Any], Schema] = {
     attachments.create: _ATTACHMENT,
     attachments.index: pages("attachments", shows.ATTACHMENT_BRIEF),
     attachments.detail: pages("attachments", shows.ATTACHMENT),
-    attachments.show: _ATTACHMENT,
+    attachments.show: one("attachment", shows.SHOWN_ATTACHMENT),
     attachments.renew: _ATTACHMENT,
     attachments.update: one("attachment", shows.CHANGED_ATTACHMENT),
     attachments.delete: rows("attachments", shows.ATTACHMENT_BRIEF),

@@ -19,7 +19,8 @@ class HostAccess:
     ``attachment_id`` is None for an access that no attachment asks for. ``allowed``
     is the mode that the target enforces, None where the host has no access.
     ``sessions`` is None where the target could not be read, or cannot tell which host
-    has how many. ``refused_mib``: as in lunshare.drivers.values.LiveConnector.
+    has how many; ``addresses`` where it could not be read. ``refused_mib``: as in
+    lunshare.drivers.values.LiveConnector.
     ``reservation_keys``: those of SCSI reservations, one for each port that has one;
     ``reservation``: SPC's name of the one that the host holds, or None.
     ``fence`` is "fenced" or "fence pending", ``verified_at`` when its target was last
@@ -37,7 +38,7 @@ class HostAccess:
     status: str | None = None
     allowed: str | None = None
     sessions: int | None = None
-    addresses: tuple[str, ...] = ()
+    addresses: tuple[str, ...] | None = ()
     refused_mib: int | None = None
     reservation_keys: tuple[str, ...] = ()
     reservation: str | None = None

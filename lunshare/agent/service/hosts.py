@@ -14,7 +14,9 @@ from lunshare.agent.db.sqlite.engine import Database
 from lunshare.agent.model.errors import AgentError, BackendUnavailable
 from lunshare.agent.model.operator_records import HostAccess
 from lunshare.agent.model.records import Attachment, NamedVolume, RequestContext
+from lunshare.agent.service import verifier
 from lunshare.agent.service.attachments import lease_terms, wanted_state
+from lunshare.agent.threads.limit import Limit
 from lunshare.drivers.values import LiveConnector, LiveExport, Registration
 
 #: Live exports by volume id; and by backend why it could not be read.
@@ -24,6 +26,10 @@ ByVolume = dict[str, list[Attachment]]
 Names = list[str]
 Volumes = list[NamedVolume]
 Lines = list[HostAccess]
+
+# So many threads may read the access of one host at once, for answers that can do
+# without; others wait so many seconds for that.
+_READERS, _PATIENCE = 2, 0.5
 
 
 class Hosts:
@@ -37,6 +43,7 @@ class Hosts:
     ) -> None:
         """``verified_at`` returns when a volume's target was last found right."""
         self._db, self._backends, self._verified_at = db, backends, verified_at
+        self._readers = {name: Limit(_READERS) for name in backends}
 
     def list(self, ctx: RequestContext, volume_id: str | None = None) -> Lines:
         """Return the hosts of one volume, or of all; a line for each attachment.
@@ -52,11 +59,62 @@ class Hosts:
             export = live.get(volume.id)
             why = unread.get(volume.backend) or (export.unread if export else None)
             verified = self._verified_at(volume.id)
+            compared = compare(volume, rows.get(volume.id, ()), export, why)
+            known = why or self._reports(volume.backend)
             lines += [
-                replace(line, verified_at=verified)
-                for line in compare(volume, rows.get(volume.id, ()), export, why)
+                replace(line if known else _unreported(line), verified_at=verified)
+                for line in compared
             ]
         return lines
+
+    def of_attachment(self, row: Attachment) -> HostAccess | None:
+        """Return the access of one attachment's host; None where it has no host yet.
+
+        Its cost does not depend on what other hosts the volume has. Of a target that
+        does not answer within a second ``problem`` says so. What an operation changes
+        at this moment is no problem.
+        """
+        initiator = row.initiator
+        if initiator is None:
+            return None
+        with self._db.reading() as connection:
+            (volume,) = volumes.named_as(connection, [row.volume_id])
+            rows = attachments.of_initiator(connection, volume.id, initiator)
+        export, why = self._read_host(volume, initiator)
+        lines = compare(volume, rows, export, why)
+        line = next((line for line in lines if line.attachment_id == row.id), None)
+        if line is None:  # it was deleted meanwhile
+            return None
+        if not why and not self._reports(volume.backend):
+            line = _unreported(line)
+        elif not why and verifier.unfinished(rows):
+            line = replace(line, problem="")
+        return replace(line, verified_at=self._verified_at(volume.id))
+
+    def _read_host(self, volume: NamedVolume, initiator: str) -> tuple[LiveExport, str]:
+        """Return what the target has of one host, and why that was not read, or ""."""
+        name = volume.backend
+        try:
+            connector = self._observe_host(self._backends[name], volume.id, initiator)
+        except AgentError as error:
+            return LiveExport(volume.id, ()), _unanswered(name, error)
+        return LiveExport(volume.id, (connector,) if connector else ()), ""
+
+    def _observe_host(
+        self, backend: NodeBackend, volume_id: str, initiator: str
+    ) -> LiveConnector | None:
+        if backend.problem is not None:
+            raise BackendUnavailable(backend.problem)
+        with self._readers[backend.name].place(_PATIENCE) as reader:
+            if reader is None:
+                raise BackendUnavailable("others wait for it already")
+            with backend.for_job() as driver:
+                return driver.target.observe_host(volume_id, initiator)
+
+    def _reports(self, name: str) -> bool:
+        """Whether the target of a backend reports what its hosts have."""
+        backend = self._backends.find(name)
+        return backend is None or backend.drivers.target.abilities.observes
 
     def _read_rows(self, volume_id: str | None) -> tuple[ByVolume, Names]:
         """Return attachments by volume, and the backends to read."""
@@ -85,8 +143,17 @@ class Hosts:
                 for export in _observe(self._backends[name], volume_id):
                     live[export.volume_id] = export
             except AgentError as error:
-                unread[name] = f"backend {name} does not answer: {error}"
+                unread[name] = _unanswered(name, error)
         return live, unread
+
+
+def _unanswered(backend: str, error: AgentError) -> str:
+    return f"backend {backend} does not answer: {error}"
+
+
+def _unreported(line: HostAccess) -> HostAccess:
+    """What is known of a host where the target reports none, as NFS."""
+    return replace(line, sessions=None, addresses=None, problem="")
 
 
 def _observe(backend: NodeBackend, volume_id: str | None) -> tuple[LiveExport, ...]:
@@ -175,6 +242,6 @@ def _live_line(
         initiator=initiator,
         allowed=seen.mode if seen else None,
         sessions=None if unread else seen.sessions if seen else 0,
-        addresses=seen.addresses if seen else (),
+        addresses=None if unread else seen.addresses if seen else (),
         refused_mib=seen.refused_mib if seen else None,
     )

@@ -289,7 +289,12 @@ class TargetFixtures(KitFixtures):
     size = 8 * MIB
 
     #: Commands and verbs of the root helper that change nothing.
-    read_only_steps: Collection[str] = ("lio.check", "lio.observe", "lio.live")
+    read_only_steps: Collection[str] = (
+        "lio.check",
+        "lio.observe",
+        "lio.live",
+        "lio.host",
+    )
 
     #: What ``connection_info`` must have: its driver_volume_type, and further keys.
     #: Needed if the target's PROTOCOL is not in ``target.CONNECTION_KEYS``.

@@ -131,6 +131,11 @@ class TargetContract(KilledTargetContract, DifferencesContract):
         assert live is not None
         counted = {host.initiator[-1]: host.sessions for host in live.connectors}
         assert counted == {"a": 1, "b": 0}
+        one_by_one = [
+            shared.target.observe_host(shared.volume.id, name(letter))
+            for letter in "abc"
+        ]
+        assert one_by_one == [*sorted(live.connectors, key=str), None]
 
     @enforced_by("observes")
     def test_an_access_gets_the_id_of_a_new_attachment(

@@ -27,7 +27,7 @@ def live_export(fields: Mapping[str, Any]) -> LiveExport:
     """Return one export of lio.observe or lio.live."""
     if unread := fields.get("unread"):
         return LiveExport(fields["volume_id"], (), unread=unread)
-    connectors = tuple(_connector(**fields) for fields in fields["connectors"])
+    connectors = tuple(live_connector(fields) for fields in fields["connectors"])
     remains = (
         (initiator, _LEFT.get(why, "")) for initiator, why in fields["remains"].items()
     )
@@ -43,6 +43,11 @@ def live_export(fields: Mapping[str, Any]) -> LiveExport:
 def registrations(records: Iterable[Mapping[str, str]]) -> tuple[Registration, ...]:
     """Return those of lio.registrations."""
     return tuple(Registration(**fields) for fields in records)
+
+
+def live_connector(fields: Mapping[str, Any]) -> LiveConnector:
+    """Return one host of lio.live, or that of lio.host."""
+    return _connector(**fields)
 
 
 def _connector(mode: str | None, addresses: list[str], **fields: Any) -> LiveConnector:

@@ -16,8 +16,8 @@ request of another protocol with its own number and with ``fields`` as a list of
 sentence, which a daemon of protocol 1 shows, too. Protocol 2 had no ``request_id``,
 protocol 4 no verb ``lvm.pool``, protocol 5 no ``node.processes`` and no NoSpace from
 LVM's commands, protocol 7 no ``lvm.mapped``, protocol 8 no verb of the firewall,
-protocol 9 no ``firewall.observe``, protocol 10 no ``lio.compare``, and protocol 12
-one address in ``firewall.admit``.
+protocol 9 no ``firewall.observe``, protocol 10 no ``lio.compare``, protocol 12
+one address in ``firewall.admit``, and protocol 13 no ``lio.host``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 from lunshare.drivers import errors, request_ids
 
 #: Raise it with every change of a message that the other side must understand.
-PROTOCOL = 13
+PROTOCOL = 14
 
 _CLASSES: dict[str, type[errors.DriverError]] = {
     kind.code: kind

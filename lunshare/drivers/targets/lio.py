@@ -26,6 +26,7 @@ from lunshare.drivers.values import (
     Connector,
     Disk,
     Export,
+    LiveConnector,
     LiveExport,
     PortalGuard,
     PortalHost,
@@ -37,6 +38,8 @@ from lunshare.drivers.values import (
 _LUN = 0
 # A comparison only reads, so one that takes longer hangs.
 _READ_SECONDS, _HOST_SECONDS = 5.0, 0.01
+# One host, for an answer that says as well that it was not read in time.
+_SHOW_SECONDS = 1.0
 
 
 class LioTarget(TargetDriver):
@@ -170,6 +173,11 @@ class LioTarget(TargetDriver):
         timeout = self._deadline
         export = self.root.call("lio.live", timeout=timeout, volume_id=volume_id)
         return None if export is None else live_exports.live_export(export)
+
+    def observe_host(self, volume_id: str, initiator: str) -> LiveConnector | None:
+        fields = {"volume_id": volume_id, "initiator": initiator}
+        connector = self.root.call("lio.host", timeout=_SHOW_SECONDS, **fields)
+        return connector and live_exports.live_connector(connector)
 
     def registrations(self, volume_id: str) -> tuple[Registration, ...]:
         verb, timeout = "lio.registrations", self._deadline

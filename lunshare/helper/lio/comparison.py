@@ -29,6 +29,8 @@ from lunshare.helper.lio.target_requests import Apply
 from lunshare.helper.lio.target_tree import Target
 
 _LUN = "lun_0"
+# Whose sessions are the rest of a count is found by a look at every host.
+_COUNTED = 100
 
 
 def answers(target: Target, wanted: Apply) -> list[dict[str, str | None]]:
@@ -53,6 +55,37 @@ def observe(target: Target) -> dict[str, Any]:
         "remains": remains,
         "registrations": registrations.shown(target),
     }
+
+
+def observe_host(target: Target, initiator: str) -> dict[str, Any] | None:
+    """Return the access of one host with the fields of LiveConnector; None without one.
+
+    Its cost has a bound, whatever hosts the target has.
+    """
+    acl = target.acl(initiator)
+    connector = None if acls.why_kept(acl) else _live(target, initiator)
+    if connector is not None:
+        connector["sessions"] = _sessions_of(target, initiator)
+    return connector
+
+
+def _sessions_of(target: Target, initiator: str) -> int | None:
+    """Return how many sessions a host has; None as ``count_sessions``."""
+    logged_in, total = acls.in_session(target.acl(initiator)), target.sessions()
+    if total <= logged_in:
+        return total
+    if target.count_hosts() > _COUNTED:
+        return None
+    remains = empty_acls.reasons(target)
+    found: list[dict[str, Any]] = [
+        {"initiator": host, "sessions": int(acls.in_session(target.acl(host)))}
+        for host in target.acls()
+        if host not in remains
+    ]
+    count_sessions(found, total - empty_acls.sessions(target, remains))
+    counted = {host["initiator"]: host["sessions"] for host in found}
+    count: int | None = counted.get(initiator, 0)
+    return count
 
 
 def _live(target: Target, initiator: str) -> dict[str, Any] | None:

@@ -59,11 +59,25 @@ class TargetReads:
     def live(self, volume_id: str, seconds: float) -> dict[str, Any] | None:
         """Return the export of one volume, as ``observe`` does; None if it has none."""
         target = self.target(volume_id)
-        hosts = _count_hosts(target)
+        hosts = target.count_hosts()
         return self._read(
             target.name,
             min(seconds, _SECONDS + _HOST_SECONDS * hosts),
             lambda: comparison.observe(target) if is_ours(target) else None,
+        )
+
+    def host(
+        self, volume_id: str, initiator: str, seconds: float
+    ) -> dict[str, Any] | None:
+        """Return one host's access with the fields of LiveConnector; None without one.
+
+        It costs the same whatever hosts the volume has.
+        """
+        target = self.target(volume_id)
+        return self._read(
+            f"{initiator} in {target.name}",
+            min(seconds, _SECONDS),
+            lambda: comparison.observe_host(target, initiator),
         )
 
     def compare(self, wanted: Apply, seconds: float) -> list[dict[str, str | None]]:
@@ -104,14 +118,3 @@ class TargetReads:
 def is_ours(target: Target) -> bool:
     """Whether lunshare has created the target, or taken it over."""
     return os.path.isdir(target.path) and not target.foreign_parts()
-
-
-def _count_hosts(target: Target) -> int:
-    """Return how many ACLs there are, or 0. It takes no lock of their directory.
-
-    A directory has a link for each in it (configfs_create_dir calls inc_nlink).
-    """
-    try:
-        return max(0, os.stat(target.group + "/acls").st_nlink - 2)
-    except FileNotFoundError:
-        return 0

@@ -121,6 +121,11 @@ _WANTED = forms.record(
     reservations=forms.flag,
 )
 _VOLUME_ID = forms.record(lambda volume_id: volume_id, volume_id=forms.uuid)
+_HOST = forms.record(
+    lambda volume_id, initiator: (volume_id, initiator),
+    volume_id=forms.uuid,
+    initiator=_initiator,
+)
 _PREFIX = forms.record(
     lambda prefix: prefix, prefix=forms.text(requests.PRINTABLE, "give printable ASCII")
 )
@@ -129,6 +134,11 @@ _PREFIX = forms.record(
 def volume_id(arguments: Mapping[str, Any]) -> str:
     """Check the argument of lio.remove, lio.live and lio.registrations."""
     return str(_VOLUME_ID("", arguments))
+
+
+def host(arguments: Mapping[str, Any]) -> tuple[str, str]:
+    """Check the arguments of lio.host: a volume's id, and an initiator."""
+    return _HOST("", arguments)
 
 
 def prefix(arguments: Mapping[str, Any]) -> str:

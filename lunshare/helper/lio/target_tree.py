@@ -132,6 +132,16 @@ class Target:
         path = self.path + "/fabric_statistics/iscsi_instance/sessions"
         return int(read_or_empty(path) or 0)
 
+    def count_hosts(self) -> int:
+        """Return how many ACLs there are, or 0. It takes no lock of their directory.
+
+        A directory has a link for each in it (configfs_create_dir calls inc_nlink).
+        """
+        try:
+            return max(0, os.stat(self.group + "/acls").st_nlink - 2)
+        except FileNotFoundError:
+            return 0
+
     def may_take(self, path: str) -> bool:
         """Whether a backstore is of Cinder's LVM driver, and may become ours."""
         return self.takes_over is not None and cinder_targets.may_take(

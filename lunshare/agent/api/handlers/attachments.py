@@ -46,9 +46,13 @@ def detail(call: Call) -> Answer:
 
 
 def show(call: Call) -> Answer:
-    """GET /attachments/{id}: show one attachment with its connection_info"""
+    """GET /attachments/{id}: show one attachment, its connection_info, its host live"""
     secrets = call.ctx.is_service or call.allows("volume:attachment_update")
-    return _one(call.services.attachments.get(call.ctx, call.args["id"], secrets))
+    row = call.services.attachments.get(call.ctx, call.args["id"], secrets)
+    access = call.services.hosts.of_attachment(row)
+    names_hosts = call.ctx.is_admin or call.ctx.is_service
+    live = volume_views.live(access, names_hosts)
+    return Answer(200, {"attachment": volume_views.attachment(row) | live})
 
 
 def update(call: Call) -> Answer:

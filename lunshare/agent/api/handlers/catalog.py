@@ -36,6 +36,11 @@ _EXTENSIONS: tuple[tuple[str, str, str], ...] = (
         "PUT /attachments/{id} with attachment.mode, while the host has the volume",
     ),
     (
+        "lunshare-live-attachments",
+        "LiveAttachments",
+        "attachment.live of GET /attachments/{id}: what the target says of its host",
+    ),
+    (
         "lunshare-lease",
         "WriteLease",
         "attachment.lease beside the mode rw, and PUT /attachments/{id}/lease",

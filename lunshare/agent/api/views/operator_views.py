@@ -37,7 +37,7 @@ def host(host_access: HostAccess) -> View:
         "status": host_access.status,
         "allowed": host_access.allowed,
         "sessions": host_access.sessions,
-        "addresses": list(host_access.addresses),
+        "addresses": list(host_access.addresses or ()),
         "refused_mib": host_access.refused_mib,
         "reservation_keys": list(host_access.reservation_keys),
         "reservation": host_access.reservation,

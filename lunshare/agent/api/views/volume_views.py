@@ -17,7 +17,7 @@ from typing import Any
 
 from lunshare.agent.api import microversions
 from lunshare.agent.api.exchange import Version
-from lunshare.agent.model.operator_records import WipeState
+from lunshare.agent.model.operator_records import HostAccess, WipeState
 from lunshare.agent.model.project_records import Message, Transfer
 from lunshare.agent.model.records import (
     Attachment,
@@ -262,6 +262,27 @@ def attachment(attachment: Attachment) -> View:
         "attach_mode": attachment.mode,
         "connection_info": dict(attachment.connection_info or {}),
         **_lease(attachment),
+    }
+
+
+def live(access: HostAccess | None, names_hosts: bool) -> View:
+    """Show what the target says of the host of an attachment at this moment.
+
+    Without ``names_hosts`` a client does not see where a host logs in from.
+    """
+    if access is None:
+        return {"live": None}
+    shown = access.addresses if names_hosts else None
+    return {
+        "live": {
+            "allowed": access.allowed,
+            "sessions": access.sessions,
+            "addresses": None if shown is None else list(shown),
+            "refused_mib": access.refused_mib,
+            "fence": access.fence,
+            "verified_at": _time(access.verified_at),
+            "problem": access.problem or None,
+        }
     }
 
 
