@@ -4,9 +4,12 @@
 
 from __future__ import annotations
 
+import operator
 import time
 import uuid
+from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 from lunshare.drivers.errors import DeadlineExceeded, TargetFailed
 from lunshare.drivers.values import Auth, Mode
@@ -217,6 +220,49 @@ def test_all_rows_are_shown_when_a_target_does_not_answer(api: Api, node: Node) 
         (line,) = shown(api, volume)
     assert (line["host"], line["mode"], line["sessions"]) == (host, "ro", None)
     assert line["problem"].startswith("backend api does not answer: ")
+
+
+def test_the_hosts_have_pages(api: Api, node: Node) -> None:
+    volumes = [api.shared_volume() for _ in range(3)]
+    for volume in volumes:
+        for _ in range(3):
+            attached(api, volume, name(), "ro")
+    extra = initiator(name())
+    acls = node.target("api").storage.exports[volumes[0]["id"]]
+    acls[extra] = next(iter(acls.values()))
+    everything = api("GET", "/lunshare/hosts")
+    assert "hosts_links" not in everything
+    one = [line for volume in volumes for line in shown(api, volume)]
+    key = operator.itemgetter("volume_id", "initiator")
+    assert {key(line) for line in one} <= {key(line) for line in everything["hosts"]}
+    for path, lines in (
+        ("/lunshare/hosts?limit=2", everything["hosts"]),
+        (f"/lunshare/hosts?limit=1&volume_id={volumes[0]['id']}", one[:4]),
+    ):
+        pages = list(pages_of(api, path))
+        assert len({len(page) for page in pages[:-1]}) == 1
+        assert [line for page in pages for line in page] == lines
+
+
+def pages_of(api: Api, path: str) -> Iterator[list[dict[str, Any]]]:
+    """The pages from this one on."""
+    while path:
+        page = api("GET", path)
+        yield page["hosts"]
+        links = page.get("hosts_links")
+        query = urlsplit(links[0]["href"]).query if links else ""
+        path = query and f"/lunshare/hosts?{query}"
+
+
+def test_a_line_that_has_gone_names_no_page(api: Api) -> None:
+    volume = api.shared_volume()
+    row = attached(api, volume, name(), "ro")
+    query = f"volume_id={volume['id']}&marker={volume['id']},{row['id']}"
+    assert api("GET", f"/lunshare/hosts?{query}")["hosts"] == []
+    api("DELETE", f"/attachments/{row['id']}")
+    said = api.fault(404, "GET", f"/lunshare/hosts?{query}")
+    assert said.startswith("marker: host ")
+    assert "limit" in api.fault(400, "GET", "/lunshare/hosts?limit=x")
 
 
 def test_an_unknown_volume_and_an_unknown_parameter_are_refused(api: Api) -> None:

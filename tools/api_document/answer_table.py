@@ -174,7 +174,7 @@ BODIES: Mapping[Callable[..., Any], Schema] = {
     messages.index: pages("messages", shows.MESSAGE),
     messages.show: _MESSAGE,
     operator_resources.wipes: rows("wipes", operators.WIPE),
-    operator_resources.hosts: rows("hosts", operators.HOST_ACCESS),
+    operator_resources.hosts: pages("hosts", operators.HOST_ACCESS),
     operator_resources.verify: one("verify", operators.VERIFICATION),
     fences.index: pages("fences", operators.FENCE),
     fences.show: _FENCE,

@@ -136,7 +136,11 @@ PARAMETERS: Mapping[Handler, tuple[Parameter, ...]] = {
         Parameter(name, "another project", since=microversions.LIMITS_OF_PROJECT)
         for name in ("project_id", "tenant_id")
     ),
-    operator_resources.hosts: (Parameter("volume_id", "those of one volume", ID),),
+    operator_resources.hosts: (
+        Parameter("volume_id", "those of one volume", ID),
+        _PAGE[0],
+        Parameter("marker", "that of the link of the page before"),
+    ),
     fences.index: (
         _PAGE[0],
         Parameter("marker", "the last host of the page before"),

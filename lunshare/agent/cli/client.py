@@ -151,15 +151,15 @@ class NodeClient:
         return connection(*where, timeout=self._seconds, context=trusted), root
 
 
-def every_fence(node: NodeClient) -> Iterator[dict[str, Any]]:
-    """Yield every fence, page by page."""
-    query = ""
+def every(node: NodeClient, name: str, **query: str) -> Iterator[dict[str, Any]]:
+    """Yield every item of a list of ``/lunshare``, such as hosts, page by page."""
+    words = urlencode(query)
     while True:
-        page = node.get(f"/lunshare/fences{query}")
-        yield from page["fences"]
-        if "fences_links" not in page:
+        page = node.get(f"/lunshare/{name}?{words}")
+        yield from page[name]
+        if f"{name}_links" not in page:
             return
-        query = "?" + urlencode({"marker": page["fences"][-1]["host"]})
+        words = urlsplit(page[f"{name}_links"][0]["href"]).query
 
 
 def _proof() -> dict[str, str]:

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
-from lunshare.agent.cli.client import NodeClient, Refused, every_fence
+from lunshare.agent.cli.client import NodeClient, Refused, every
 from lunshare.agent.cli.output import write
 from lunshare.agent.cli.table import table
 
@@ -141,7 +141,7 @@ def _screen(text: str) -> str:
 
 def _hosts(node: NodeClient, volume: str | None) -> Result:
     condition = {"volume_id": volume_id(node, volume)} if volume else {}
-    hosts = node.get(f"/lunshare/hosts?{urlencode(condition)}")["hosts"]
+    hosts = list(every(node, "hosts", **condition))
     rows = [_host(host) for host in hosts]
     head = ("VOLUME", "HOST", "INITIATOR", "MODE", "STATUS", "SESSIONS", "ADDRESS")
     more = ("KERNEL", "LEASE", "REFUSED", "KEY", "FENCE", "VERIFIED", "PROBLEM")
@@ -274,9 +274,7 @@ def _handover(
 
 def hosts_of(node: NodeClient, volume: str) -> list[dict[str, Any]]:
     """Return a line for each host of a volume, given its id."""
-    query = urlencode({"volume_id": volume})
-    lines: list[dict[str, Any]] = node.get(f"/lunshare/hosts?{query}")["hosts"]
-    return lines
+    return list(every(node, "hosts", volume_id=volume))
 
 
 def attachment_id(hosts: list[dict[str, Any]], name: str) -> str:
@@ -317,7 +315,7 @@ def unfence(node: NodeClient, arguments: Namespace) -> Result:
 
 def fences(node: NodeClient, arguments: Namespace) -> Result:
     """List the hosts that are fenced, with the proof for each volume."""
-    fences = list(every_fence(node))
+    fences = list(every(node, "fences"))
     pending = any(fence["status"] != "fenced" for fence in fences)
     return Result(fences, _fences(fences), PENDING if pending else DONE)
 

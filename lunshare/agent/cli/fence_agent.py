@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, NoReturn
 from urllib.parse import quote
 from xml.sax.saxutils import escape, quoteattr
 
-from lunshare.agent.cli.client import NodeClient, Refused, Unreachable, every_fence
+from lunshare.agent.cli.client import NodeClient, Refused, Unreachable, every
 
 # As fencing.py of fence-agents has them.
 # Not its code of wrong arguments: that is also what status says of a host that is off.
@@ -218,8 +218,8 @@ def _status(options: Options) -> int:
 def _list(options: Options) -> int:
     """Print the hosts that have an attachment, or a fence."""
     node = _node(options)
-    names = [fence["host"] for fence in every_fence(node)]
-    names += [host["host"] or "" for host in node.get("/lunshare/hosts")["hosts"]]
+    names = [fence["host"] for fence in every(node, "fences")]
+    names += [host["host"] or "" for host in every(node, "hosts")]
     hosts = {name.lower(): name for name in names}
     for host in sorted(filter(None, hosts.values())):
         print(f"{host},")
@@ -228,7 +228,7 @@ def _list(options: Options) -> int:
 
 def _list_status(options: Options) -> int:
     """Print the hosts that are fenced."""
-    for fence in every_fence(_node(options)):
+    for fence in every(_node(options), "fences"):
         print(f"{fence['host']},,{'OFF' if fence['status'] == 'fenced' else 'ON'}")
     return OK
 

@@ -72,6 +72,9 @@ _OWN_ONE = _FIELDS.prepared(_ALL.where(_A.id == sa.bindparam("id"), _HERE, *_OWN
 _BY_IDS = _FIELDS.prepared(_ALL.where(_A.id.in_(listed(paging.IDS))))
 _MANY = _FIELDS.prepared(_ALL.where(_A.id.in_(listed("names")), _HERE))
 _OF_VOLUME = _FIELDS.prepared(_ALL.where(_THIS, _HERE).order_by(*_AGE))
+_WITH_INITIATOR = _FIELDS.prepared(
+    _SMALL.where(_THIS, _HERE, _A.initiator.is_not(None)).order_by(*_AGE)
+)
 _LEGACY = _FIELDS.prepared(
     _ALL.where(_THIS, _HERE, _A.legacy.is_not(None)).order_by(*_AGE)
 )
@@ -325,17 +328,18 @@ def legacy(connection: sa.Connection, volume_id: str) -> list[Attachment]:
     return _LEGACY.rows(connection, {"volume_id": volume_id})
 
 
-def with_initiator(
-    connection: sa.Connection, volume_id: str | None
-) -> list[Attachment]:
-    """Return attachments with an initiator, of a volume or of all, oldest first.
+def with_hosts(connection: sa.Connection) -> list[str]:
+    """Return the ids of the volumes that have an attachment with an initiator."""
+    query = sa.select(_A.volume_id).where(_HERE, _A.initiator.is_not(None)).distinct()
+    return list(connection.execute(query).scalars())
+
+
+def with_initiator(connection: sa.Connection, volume_id: str) -> list[Attachment]:
+    """Return the attachments of a volume with an initiator, oldest first.
 
     They have no connector and no connection_info, which may be large.
     """
-    query = _SMALL.where(_HERE, _A.initiator.is_not(None)).order_by(*_AGE)
-    if volume_id is not None:
-        query = query.where(_A.volume_id == volume_id)
-    return _FIELDS.records(connection.execute(query))
+    return _WITH_INITIATOR.rows(connection, {"volume_id": volume_id})
 
 
 def unanswered(connection: sa.Connection, volume_id: str) -> list[Attachment]:

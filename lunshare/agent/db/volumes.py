@@ -58,6 +58,7 @@ _ROWS = sa.select(*_FIELDS.labels).join_from(
 _NAMES = sa.select(*RecordColumns(NamedVolume, VOLUMES, name=_V.display_name).labels)
 
 # Built once: to build a statement costs more than to run it.
+_NAMED = Prepared(_NAMES.where(_HERE, _V.id.in_(listed("ids"))), record=NamedVolume)
 _BY_IDS = Prepared(_ROWS.where(_V.id.in_(listed(paging.IDS))))
 _WITHOUT_HOSTS = _FIELDS.prepared(
     _ROWS.where(_V.id == sa.bindparam("volume_id"), _HERE)
@@ -233,11 +234,7 @@ def names(connection: sa.Connection, page: Page) -> PageRows[NamedVolume]:
 
 def named_as(connection: sa.Connection, volume_ids: Sequence[str]) -> list[NamedVolume]:
     """Return those of these volumes that exist."""
-    records: list[NamedVolume] = []
-    for chunk in paging.chunks(volume_ids):
-        query = _NAMES.where(_HERE, _V.id.in_(list(chunk.values())))
-        records += named(connection.execute(query), NamedVolume)
-    return records
+    return _NAMED.rows(connection, {"ids": volume_ids})
 
 
 def count(connection: sa.Connection, page: Page) -> int:

@@ -47,6 +47,11 @@ class HostAccess:
     problem: str = ""
     lease: LeaseState | None = None
 
+    @property
+    def marker(self) -> str:
+        """The volume, and the attachment or, without one, the initiator."""
+        return f"{self.volume_id},{self.attachment_id or self.initiator}"
+
 
 class Verdict(enum.StrEnum):
     """What a comparison of a target with the rows has ended with."""

@@ -4,15 +4,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
 
 from lunshare.agent.backends import Backends, NodeBackend
 from lunshare.agent.db import attachments, volumes
-from lunshare.agent.db.sqlite.engine import Database
-from lunshare.agent.model.errors import AgentError, BackendUnavailable
+from lunshare.agent.db.sqlite.engine import Connection, Database
+from lunshare.agent.model.errors import AgentError, BackendUnavailable, NotFound
 from lunshare.agent.model.operator_records import HostAccess
+from lunshare.agent.model.page_rows import PageRows, fill, json_bytes
 from lunshare.agent.model.records import Attachment, NamedVolume, RequestContext
 from lunshare.agent.service import verifier
 from lunshare.agent.service.attachments import lease_terms, wanted_state
@@ -22,10 +23,7 @@ from lunshare.drivers.values import LiveConnector, LiveExport, Registration
 #: Live exports by volume id; and by backend why it could not be read.
 Live = tuple[dict[str, LiveExport], dict[str, str]]
 
-ByVolume = dict[str, list[Attachment]]
-Names = list[str]
-Volumes = list[NamedVolume]
-Lines = list[HostAccess]
+Lines = PageRows[HostAccess]
 
 # So many threads may read the access of one host at once, for answers that can do
 # without; others wait so many seconds for that.
@@ -45,27 +43,24 @@ class Hosts:
         self._db, self._backends, self._verified_at = db, backends, verified_at
         self._readers = {name: Limit(_READERS) for name in backends}
 
-    def list(self, ctx: RequestContext, volume_id: str | None = None) -> Lines:
-        """Return the hosts of one volume, or of all; a line for each attachment.
+    def list(
+        self,
+        ctx: RequestContext,
+        volume_id: str | None = None,
+        limit: int = 1000,
+        marker: str | None = None,
+    ) -> Lines:
+        """Return a page of the hosts of one volume, or of all, by volume.
 
-        The lines of a backend that does not answer say so.
+        A line for each attachment, the oldest first. ``marker``: that of the line
+        before. The lines of a backend that does not answer say so.
 
-        :raises NotFound: the volume.
+        :raises NotFound: the volume, or the marker.
         """
-        rows, names = self._read_rows(volume_id)
-        live, unread = self._read_live(names, volume_id)
-        lines: Lines = []
-        for volume in self._read_volumes(rows.keys() | live.keys()):
-            export = live.get(volume.id)
-            why = unread.get(volume.backend) or (export.unread if export else None)
-            verified = self._verified_at(volume.id)
-            compared = compare(volume, rows.get(volume.id, ()), export, why)
-            known = why or self._reports(volume.backend)
-            lines += [
-                replace(line if known else _unreported(line), verified_at=verified)
-                for line in compared
-            ]
-        return lines
+        live = self._read_live(volume_id)
+        with self._db.reading() as connection:
+            lines = self._lines(connection, live, volume_id, marker)
+            return fill(_after(lines, marker), limit, _bytes)
 
     def of_attachment(self, row: Attachment) -> HostAccess | None:
         """Return the access of one attachment's host; None where it has no host yet.
@@ -116,35 +111,61 @@ class Hosts:
         backend = self._backends.find(name)
         return backend is None or backend.drivers.target.abilities.observes
 
-    def _read_rows(self, volume_id: str | None) -> tuple[ByVolume, Names]:
-        """Return attachments by volume, and the backends to read."""
-        with self._db.reading() as connection:
-            if volume_id is None:
-                names = [*self._backends]
-            else:
-                names = [volumes.require_row(connection, volume_id).backend]
-            rows = attachments.with_initiator(connection, volume_id)
-        by_volume: ByVolume = {volume_id: []} if volume_id else {}
-        for row in rows:
-            by_volume.setdefault(row.volume_id, []).append(row)
-        return by_volume, names
+    def _lines(
+        self,
+        connection: Connection,
+        live: Live,
+        volume_id: str | None,
+        marker: str | None,
+    ) -> Iterator[HostAccess]:
+        """Yield the lines from the volume of the marker on, a volume at a time."""
+        exports, unread = live
+        ids = [volume_id] if volume_id else attachments.with_hosts(connection)
+        first = (marker or "").partition(",")[0]
+        for ident in sorted({*ids, *exports}):
+            if ident < first:
+                continue
+            for volume in volumes.named_as(connection, [ident]):  # not of an orphan
+                export = exports.get(ident)
+                why = unread.get(volume.backend) or (export.unread if export else None)
+                rows = attachments.with_initiator(connection, ident)
+                verified = self._verified_at(ident)
+                known = why or self._reports(volume.backend)
+                for line in compare(volume, rows, export, why):
+                    shown = line if known else _unreported(line)
+                    yield replace(shown, verified_at=verified)
 
-    def _read_volumes(self, ids: Iterable[str]) -> Volumes:
-        """Return the volumes that have a row; orphans have a list of their own."""
-        with self._db.reading() as connection:
-            volumes_shown = volumes.named_as(connection, [*ids])
-        return sorted(volumes_shown, key=lambda volume: volume.id)
-
-    def _read_live(self, names: Iterable[str], volume_id: str | None) -> Live:
+    def _read_live(self, volume_id: str | None) -> Live:
         live: dict[str, LiveExport] = {}
         unread: dict[str, str] = {}
-        for name in names:
+        for name in self._names(volume_id):
             try:
                 for export in _observe(self._backends[name], volume_id):
                     live[export.volume_id] = export
             except AgentError as error:
                 unread[name] = _unanswered(name, error)
         return live, unread
+
+    def _names(self, volume_id: str | None) -> Collection[str]:
+        """Return the backends to read."""
+        if volume_id is None:
+            return [*self._backends]
+        with self._db.reading(one_statement=True) as connection:
+            return [volumes.require_row(connection, volume_id).backend]
+
+
+def _after(lines: Iterator[HostAccess], marker: str | None) -> Iterator[HostAccess]:
+    """Return the lines behind the marker.
+
+    :raises NotFound: no line has it any more.
+    """
+    if marker is not None and not any(line.marker == marker for line in lines):
+        raise NotFound("marker: host", marker)
+    return lines
+
+
+def _bytes(line: HostAccess) -> int:
+    return json_bytes(line.addresses, line.reservation_keys, line.problem)
 
 
 def _unanswered(backend: str, error: AgentError) -> str:
@@ -179,11 +200,13 @@ def compare(
     }
     accesses = export.connectors if export else ()
     live = {access.initiator: access for access in accesses}
-    keys = export.registrations if export else ()
+    keys: dict[str, list[Registration]] = {}
+    for key in export.registrations if export else ():
+        keys.setdefault(key.initiator, []).append(key)
     for row in rows:
         initiator = str(row.initiator)
         line = _live_line(volume, initiator, live.get(initiator), unread)
-        line = _with_keys(line, keys)
+        line = _with_keys(line, keys.get(initiator, ()))
         mode = modes.get(initiator)
         yield replace(
             line,
@@ -223,8 +246,7 @@ def _fence(row: Attachment) -> str | None:
     return "fenced" if row.is_fenced else None
 
 
-def _with_keys(line: HostAccess, keys: Iterable[Registration]) -> HostAccess:
-    own = [key for key in keys if key.initiator == line.initiator]
+def _with_keys(line: HostAccess, own: Iterable[Registration]) -> HostAccess:
     return replace(
         line,
         reservation_keys=tuple(key.key for key in own),

@@ -9,7 +9,7 @@ and no row. A wipe is of a deleted volume.
 from __future__ import annotations
 
 from lunshare.agent.api.exchange import Answer, Call
-from lunshare.agent.api.requests import query, schemas
+from lunshare.agent.api.requests import paging, query, schemas
 from lunshare.agent.api.views import operator_views, volume_views
 from lunshare.agent.model.errors import NotFound
 from lunshare.agent.model.operator_records import RecoverRequest
@@ -19,9 +19,13 @@ _KINDS = ("export", "disk", "snapshot")
 
 def hosts(call: Call) -> Answer:
     """GET /lunshare/hosts: list the hosts of all volumes, or of volume_id"""
-    parameters = query.only(call.query, "volume_id")
-    rows = call.services.hosts.list(call.ctx, parameters.get("volume_id"))
-    return Answer(200, {"hosts": [operator_views.host(row) for row in rows]})
+    parameters = query.only(call.query, "volume_id", "limit", "marker")
+    limit = paging.limit(parameters, call.settings.max_limit)
+    rows = call.services.hosts.list(
+        call.ctx, parameters.get("volume_id"), limit, parameters.get("marker")
+    )
+    body = {"hosts": [operator_views.host(row) for row in rows]}
+    return Answer(200, body | paging.more(call, "hosts", rows, "marker"))
 
 
 def verify(call: Call) -> Answer:
