@@ -7,14 +7,15 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lunshare.agent.db import attachments, paging, snapshots, volumes
+from lunshare.agent.db import attachments, paging, snapshots, totals, volumes
 from lunshare.agent.db.schema import METADATA
-from lunshare.agent.db.sqlite.engine import Database
+from lunshare.agent.db.sqlite.engine import Database, now
 from lunshare.agent.model.records import Page, Snapshot
 from lunshare.agent.model.states import SnapshotStatus
 from tests.unit.test_prepared import ROW, VOLUME
@@ -137,3 +138,39 @@ def test_a_filter_by_metadata_needs_every_item(database: Database) -> None:
         ):
             page = dataclasses.replace(PAGE, filters={"metadata": wanted})
             assert volumes.count(connection, page) == count
+
+
+def test_a_summary_reads_no_more_metadata_than_it_shows(tmp_path: Path) -> None:
+    """Of 1,000 full volumes it read 65 MB, and sorted them, to show 1,000 pairs."""
+    database = Database(f"sqlite:///{tmp_path}/x.sqlite", connections=1)
+    METADATA.create_all(database.engine)
+    steps: list[int] = []
+    with database.writing() as connection:
+        for number in range(COUNT):
+            items = {key: f"{number}{text}"[:120] for key, text in ITEMS.items()}
+            row = dataclasses.replace(VOLUME, id=f"{number}", metadata=items)
+            volumes.insert(connection, row)
+        driver: Any = connection.connection.dbapi_connection
+        driver.set_progress_handler(lambda: steps.append(1), 1000)
+        shown = totals.summary(connection, VOLUME.project_id, metadata=True)
+        driver.set_progress_handler(None, 0)
+    database.close()
+    assert sum(map(len, shown.metadata.values())) == 1000
+    assert len(steps) < 100
+
+
+def test_a_summary_has_the_metadata_of_so_many_volumes(tmp_path: Path) -> None:
+    """Equal pairs count once, so their number does not bound what is read."""
+    database = Database(f"sqlite:///{tmp_path}/x.sqlite", connections=1)
+    METADATA.create_all(database.engine)
+    with database.writing() as connection:
+        for number in range(1001):
+            created = now() + timedelta(seconds=number)
+            items = {"first" if number == 0 else "other": "x"}
+            row = dataclasses.replace(
+                VOLUME, id=f"{number}", metadata=items, created_at=created
+            )
+            volumes.insert(connection, row)
+        shown = totals.summary(connection, None, metadata=True)
+    database.close()
+    assert (shown.count, dict(shown.metadata)) == (1001, {"other": ["x"]})

@@ -15,7 +15,7 @@ from lunshare.agent.model.project_records import VolumeSummary
 _V = VOLUMES.c
 _S = SNAPSHOTS.c
 _HERE = _V.deleted == sa.false()
-_MOST = 1000  # values of metadata keys
+_MOST = 1000  # values of metadata keys, and volumes
 
 #: Volumes, their GiB, snapshots, their GiB; by project.
 BackendTotals = tuple[str, tuple[int, int, int, int]]
@@ -71,24 +71,25 @@ def summary(
 ) -> VolumeSummary:
     """Return the totals of a project, or of every one if that is None.
 
-    ``metadata``: with up to a thousand pairs of key and value.
+    ``metadata``: with up to a thousand pairs of key and value, of the thousand volumes
+    that were created last. It reads no more metadata than that.
     """
     totals = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(_V.size), 0))
     count, size = connection.execute(_in_project(project_id, totals)).one()
+    pairs = connection.execute(_pairs(project_id)) if metadata else ()
     metadata_values: dict[str, list[str]] = {}
-    for key, value in connection.execute(_pairs(project_id)) if metadata else ():
+    for key, value in sorted(map(tuple, pairs)):
         metadata_values.setdefault(key, []).append(value)
     return VolumeSummary(int(count), int(size), metadata_values)
 
 
 def _pairs(project_id: str | None) -> sa.Select[Any]:
-    items = sa.func.json_each(_V.metadata).table_valued("key", "value")
-    key, value = items.c.key, items.c.value
-    joined = VOLUMES.join(items, sa.true())
-    pairs = _in_project(
-        project_id, sa.select(key, value).select_from(joined).distinct()
-    )
-    return pairs.order_by(key, value).limit(_MOST)
+    latest = _in_project(project_id, sa.select(_V.metadata))
+    latest = latest.order_by(_V.created_at.desc(), _V.id.desc()).limit(_MOST)
+    rows = latest.subquery()
+    item = sa.func.json_each(rows.c.metadata).table_valued("key", "value")
+    pairs = sa.select(item.c.key, item.c.value).select_from(rows.join(item, sa.true()))
+    return pairs.distinct().limit(_MOST)
 
 
 def _in_project(project_id: str | None, query: sa.Select[Any]) -> sa.Select[Any]:
