@@ -26,7 +26,7 @@ from lunshare.agent.assemble import Assembly, assemble
 from lunshare.agent.conf import config_errors, opts
 from lunshare.agent.first_reconcile import first_reconcile
 from lunshare.agent.http import listener, tls
-from lunshare.agent.http.kept_sockets import KeptSockets
+from lunshare.agent.http.sockets import KeptSockets
 from lunshare.agent.http.tls import Certificates
 from lunshare.agent.listen_addresses import Address
 from lunshare.agent.model.errors import StartupError

@@ -17,7 +17,7 @@ from lunshare.agent import listen_addresses
 from lunshare.agent.api.access.origins import Origins
 from lunshare.agent.api.faults import Fault
 from lunshare.agent.http import listener, tls
-from lunshare.agent.http.kept_sockets import KeptSockets
+from lunshare.agent.http.sockets import KeptSockets
 from lunshare.agent.listen_addresses import Address
 from lunshare.agent.service.metrics.recorded import CONTENT_TYPE, Metrics
 

@@ -32,11 +32,9 @@ def port(node: Node) -> Iterator[int]:
     """Where the node listens."""
     address = listen_addresses.Address(("127.0.0.1", 0))
     server = listener.serve(node.assembly.app, [address], threads=8)
-    thread = threading.Thread(target=server.serve)
-    thread.start()
+    server.start()
     yield server.bind_addr[1]
     server.stop()
-    thread.join()
 
 
 def exchange(port: int, request: bytes) -> tuple[int, bytes, bytes]:

@@ -8,7 +8,6 @@ test can kill a node and start another one on what is left.
 
 from __future__ import annotations
 
-import threading
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -140,11 +139,9 @@ def node_fixture(
 def served(node: Node, bind: tuple[str, int] | str) -> Iterator[Any]:
     """Yield the address at which the node listens."""
     server = listener.serve(node.assembly.app, [Address(bind)], threads=4)
-    thread = threading.Thread(target=server.serve)
-    thread.start()
+    server.start()
     yield server.bind_addr
     server.stop()
-    thread.join()
 
 
 @pytest.fixture

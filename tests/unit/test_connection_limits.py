@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 
 from lunshare.agent.http import connection_loop, listener
-from lunshare.agent.http.binding import listening_socket
+from lunshare.agent.http.connection import Listener
+from lunshare.agent.http.sockets import listening_socket
 from lunshare.agent.listen_addresses import Address
 from lunshare.agent.request_scope import PROVEN, Credential
 from tests.stands.waiting import until
@@ -187,7 +188,7 @@ def test_new_clients_do_not_delay_those_that_are_connected(tmp_path: Path) -> No
     first, second = (listening_socket(str(each.bind)) for each in addresses)
     flooded = Flooded(fileno=second.detach())
     made = [
-        listener.Listener(_no_content, address, 1000, None, sock)
+        Listener(_no_content, address, 1000, None, sock)
         for address, sock in zip(addresses, (first, flooded), strict=True)
     ]
     server = listener.HttpServer(made, 1)

@@ -19,85 +19,62 @@ App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 Headers = list[tuple[str, str]]
 
 _WITHOUT_BODY = ("1", "204", "304")
-_TOO_LARGE = "413"
 _FAILED = "500 Internal Server Error"
-_FAILED_HEAD = f"HTTP/1.1 {_FAILED}".encode()
+_LENGTH = "content-length"
 _LINE_END = re.compile("[\r\n\0]")
 
 
 class WsgiAnswer:
-    """The answer of the application to one request."""
+    """The answer to one request, from which its bytes are made."""
 
-    def __init__(self) -> None:
-        self._status = _FAILED
-        self._headers: Headers = []
-        self._parts: list[bytes] = []
-        self._head = _FAILED_HEAD
-
-    @property
-    def ends_connection(self) -> bool:
-        """Whether the client may still send the body that was refused."""
-        return self._status.startswith(_TOO_LARGE)
-
-    def fill(self, app: App, environ: dict[str, Any]) -> None:
-        """Call the application.
+    def __init__(self, status: str, headers: Headers, body: bytes = b"") -> None:
+        """Join the head.
 
         :raises ValueError: a header has the end of a line, or is not of Latin-1.
         """
-        parts = app(environ, self._start)
-        try:
-            self._parts.extend(parts)
-        finally:
-            getattr(parts, "close", _nothing)()
-        lines = [f"HTTP/1.1 {self._status}"]
-        lines += [f"{name}: {value}" for name, value in self._headers]
+        lines = [f"HTTP/1.1 {status}", *(f"{key}: {value}" for key, value in headers)]
         head = "\r\n".join(lines)
         if len(_LINE_END.findall(head)) != 2 * (len(lines) - 1):
             raise ValueError("a header has the end of a line")
+        self.status, self._body = status, body
         self._head = head.encode("latin-1")
+        self._has_length = any(key.lower() == _LENGTH for key, _ in headers)
 
     def data(self, is_head: bool, connection: str) -> bytes:
         """Return all bytes; ``connection``: the header of that name, or ""."""
-        is_empty = is_head or self._status.startswith(_WITHOUT_BODY)
-        body = b"" if is_empty else b"".join(self._parts)
-        more = [self._head, date_header()]
+        is_empty = is_head or self.status.startswith(_WITHOUT_BODY)
+        body = b"" if is_empty else self._body
+        lines = [self._head, _date_header(int(time.time()))]
         if not (is_empty or self._has_length):
-            more.append(b"Content-Length: %d" % len(body))
+            lines.append(b"Content-Length: %d" % len(body))
         if connection:
-            more.append(b"Connection: " + connection.encode())
-        return b"\r\n".join((*more, b"", body))
-
-    def _start(self, status: str, headers: Headers, exc_info: object = None) -> Any:
-        """Note the status and the headers: ``start_response`` of WSGI."""
-        self._status, self._headers = status, headers
-        return self._parts.append
-
-    @property
-    def _has_length(self) -> bool:
-        return any(name.lower() == "content-length" for name, _ in self._headers)
+            lines.append(b"Connection: " + connection.encode())
+        return b"\r\n".join((*lines, b"", body))
 
 
 def call(app: App, environ: dict[str, Any]) -> WsgiAnswer:
     """Return the answer of the application; 500 if it fails."""
-    answer = WsgiAnswer()
+    status, headers, body = _FAILED, Headers(), list[bytes]()
+
+    def start_response(line: str, fields: Headers, exc_info: object = None) -> Any:
+        nonlocal status, headers
+        status, headers = line, fields
+        return body.append
+
     try:
-        answer.fill(app, environ)
+        parts = app(environ, start_response)
+        try:
+            body.extend(parts)
+        finally:
+            if close := getattr(parts, "close", None):
+                close()
+        return WsgiAnswer(status, headers, b"".join(body))
     except Exception:
         LOG.exception("[http] request failed unexpectedly")
-        return WsgiAnswer()
-    return answer
-
-
-def _nothing() -> None:
-    """Close what has no method close."""
-
-
-def date_header() -> bytes:
-    """Return the header with the time of an answer."""
-    return _date_header(int(time.time()))
+        return WsgiAnswer(_FAILED, [])
 
 
 @functools.lru_cache(maxsize=1)
 def _date_header(second: int) -> bytes:
-    """Return it for this second."""
+    """Return the header with the time of an answer."""
     return f"Date: {email.utils.formatdate(second, usegmt=True)}".encode()

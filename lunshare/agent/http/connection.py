@@ -7,22 +7,33 @@ from __future__ import annotations
 import asyncio
 import enum
 import io
+import socket
+import struct
+import sys
 import time
-from collections.abc import Callable, Mapping
 from typing import Any, Protocol, cast
 
 import orjson
 
-from lunshare.agent.http.answer import App, WsgiAnswer, call, date_header
+from lunshare.agent.http.answer import App, WsgiAnswer, call
 from lunshare.agent.http.request_parser import ParsedRequest, Refusal, RequestParser
+from lunshare.agent.http.sockets import bound_address
+from lunshare.agent.http.tls import Certificates
+from lunshare.agent.listen_addresses import Address
 from lunshare.agent.request_scope import BEGAN, PROVEN, Credential
 
-#: Bytes of an answer that are given to the socket at once.
+#: Bytes of an answer that are given to the socket at once. A connection with TLS keeps
+#: a buffer of the largest.
 _PIECE = 128 * 1024
+#: Bytes that the kernel takes of an answer before its client reads, doubled for its own
+#: use. Without it they are up to 4 MiB (tcp_wmem), which this thread copies.
+_SEND_BUFFER = 64 * 1024
 _PEER = "X_REMOTE_UID"
+_PEER_FORM = struct.Struct("3i")  # pid, uid and gid: unix(7), SO_PEERCRED
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LATE = (408, "requestTimeout", "The request did not come in time: send it again.")
 _CUT = "The connection ended before the request did: send it again."
+_TOO_LARGE = "413"  # its client may still send the body that was refused
 
 
 class State(enum.Enum):
@@ -38,18 +49,61 @@ class State(enum.Enum):
     LINGERING = 2.0
 
 
+class Listener:
+    """One address, bound, and what its connections have in common."""
+
+    def __init__(
+        self,
+        app: App,
+        address: Address,
+        max_body: int,
+        tls: Certificates | None,
+        sock: socket.socket,
+    ) -> None:
+        """``max_body``: bytes of the largest body. ``sock`` listens at the address."""
+        self.app, self.address, self.max_body = app, address, max_body
+        self.certificates, self.socket = tls, sock
+        #: Whether a client may send another request after its present one.
+        self.serves = True
+        self.bind_addr = bound_address(sock)
+        if not address.is_socket:  # connections that it accepts have the same
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        scheme = "http" if tls is None else "https"
+        host, port = ("localhost", 80)
+        if not isinstance(self.bind_addr, str):
+            host, port = self.bind_addr
+        self._environ = {
+            "SCRIPT_NAME": "",
+            "SERVER_NAME": host,
+            "SERVER_PORT": str(port),
+            "REMOTE_ADDR": "",
+            "wsgi.version": (1, 0),
+            "wsgi.url_scheme": scheme,
+            "wsgi.errors": sys.stderr,
+            "wsgi.multithread": True,
+            "wsgi.multiprocess": False,
+            "wsgi.run_once": False,
+        }
+
+    def environ(self, client: socket.socket, address: Any) -> dict[str, Any]:
+        """Return what all requests of a client have in the environment of WSGI."""
+        if not self.address.is_socket:
+            host, port, *_ = address
+            return {**self._environ, "REMOTE_ADDR": host, "REMOTE_PORT": str(port)}
+        option = socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER_FORM.size
+        _, uid, _ = _PEER_FORM.unpack(client.getsockopt(*option))
+        return {**self._environ, _PEER: str(uid)}
+
+
 class Owner(Protocol):
     """Who has the connections. Only the thread of its loop calls it."""
 
-    @property
-    def buffer(self) -> memoryview:
-        """Where all connections read, one after the other."""
+    #: Where all connections read, one after the other.
+    buffer: memoryview
 
     def run(self, connection: Connection) -> None:
         """Let somebody call ``answer``, then ``send`` in the thread of the loop."""
-
-    def call_soon(self, function: Callable[[], None]) -> object:
-        """Call it after what other connections do now."""
 
     def holds_too_much(self, connection: Connection) -> bool:
         """Return whether its request is not small, and too many bytes are held."""
@@ -61,32 +115,25 @@ class Owner(Protocol):
 class Connection(asyncio.BufferedProtocol):
     """One connection of a client. Only ``answer`` may run in another thread."""
 
-    def __init__(
-        self,
-        owner: Owner,
-        app: App,
-        environ: Mapping[str, Any],
-        body_max: int,
-        serves: Callable[[], bool],
-    ) -> None:
-        """``environ``: what all of its requests have in the environment of WSGI.
+    #: Its socket, and what is written to: the socket, or TLS above it.
+    socket: asyncio.Transport
+    _stream: asyncio.Transport
 
-        ``body_max``: the largest body, in bytes. ``serves``: whether there may be
-        another request after this one.
-        """
-        self._owner, self._app, self._environ = owner, app, environ
-        self._serves = serves
-        self._parser = RequestParser(body_max)
-        #: Its socket, and what is written to: the socket, or TLS above it.
-        self.socket: asyncio.Transport | None = None
-        self._stream: asyncio.Transport | None = None
+    def __init__(
+        self, owner: Owner, listener: Listener, environ: dict[str, Any]
+    ) -> None:
+        """``environ``: what all of its requests have in the environment of WSGI."""
+        self._owner, self._listener, self._environ = owner, listener, environ
+        self._parser = RequestParser(listener.max_body)
+        self._has_tls = listener.certificates is not None
+        #: The request that is complete, or an empty one.
+        self.request = ParsedRequest()
         self.state, self.since = State.READING, time.monotonic()
-        self._request: ParsedRequest | None = None
-        self._complete_at = 0.0
-        self._unsent = memoryview(b"")
-        self._answer_size = 0
-        self._is_full = self._is_cut = self._is_lost = False
+        self._unsent, self._answer_size = memoryview(b""), 0
+        self._is_accepted = self._is_open = self._is_cut = self._is_lost = False
         self._is_last = self._closes_at_once = False
+        #: Whether the client is a process of this node at a unix socket.
+        self.is_peer = _PEER in environ
         #: Whether its client had proven who it is before this request, and how by it.
         self.is_known, self.proof = False, cast(Credential | None, None)
         #: Bytes that came, and requests that were complete.
@@ -95,24 +142,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def seconds_left(self) -> float:
         """Return the seconds left in its present state; negative if it is late."""
-        state = State.SENDING if self.unread else self.state
-        return self.since + state.value - time.monotonic()
-
-    @property
-    def target(self) -> str:
-        """The method and the path of the request that is complete."""
-        environ = self._complete().environ
-        return f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}"
-
-    @property
-    def environ(self) -> Mapping[str, Any]:
-        """What the request that is complete has in the environment of WSGI."""
-        return self._complete().environ
-
-    @property
-    def is_peer(self) -> bool:
-        """Whether the client is a process of this node at a unix socket."""
-        return _PEER in self._environ
+        return self.since + self.state.value - time.monotonic()
 
     @property
     def is_proven(self) -> bool:
@@ -122,28 +152,26 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def held(self) -> int:
         """Bytes that are held of requests which do not run yet."""
-        return self._parser.held + (self._request.size if self._request else 0)
+        return self._parser.held + self.request.size
 
     @property
     def unread(self) -> int:
         """Bytes that are held of an answer which the client has not read."""
-        is_sending = self.state is State.SENDING or self._has_unwritten()
-        return self._answer_size if is_sending else 0
-
-    def _complete(self) -> ParsedRequest:
-        if self._request is None:
-            raise AssertionError("there is no complete request")
-        return self._request
+        return self._answer_size if self.state is State.SENDING else 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin without TLS."""
-        self.socket = cast(asyncio.Transport, transport)
+        self.accept(cast(asyncio.Transport, transport))
         self.begin(self.socket)
+
+    def accept(self, socket: asyncio.Transport) -> None:
+        """Note the socket; ``begin`` follows, maybe with TLS above it."""
+        socket.set_write_buffer_limits(0)
+        self.socket, self._is_accepted = socket, True
 
     def begin(self, stream: asyncio.Transport) -> None:
         """Wait for a request. ``stream``: the socket, or TLS above it."""
-        stream.set_write_buffer_limits(high=1, low=0)
-        self._stream = stream
+        self._stream, self._is_open = stream, True
         self._enter(State.READING)
         self._proceed()
 
@@ -157,9 +185,9 @@ class Connection(asyncio.BufferedProtocol):
         if self.state is State.LINGERING:
             return
         data = self._owner.buffer[:nbytes]
-        if self.state is not State.READING or self._stream is None:
+        if self.state is not State.READING or not self._is_open:
             self._parser.unparsed += data
-            self._pause(True)
+            self.socket.pause_reading()
             return
         if not self._parser.is_begun:
             self._enter(State.READING)
@@ -169,10 +197,9 @@ class Connection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         """Note that the client sends no more; return whether it may get an answer."""
         self._is_cut = True
-        if self._stream is not self.socket or self.state is State.LINGERING:
+        if self._has_tls or self.state is State.LINGERING:
             return False
-        if self.state is State.READING:
-            self._proceed()
+        self._proceed()
         return True
 
     def connection_lost(self, _error: Exception | None) -> None:
@@ -181,36 +208,27 @@ class Connection(asyncio.BufferedProtocol):
         if self.state is not State.RUNNING:
             self._owner.drop(self)
 
-    def pause_writing(self) -> None:
-        """Note that the client has not read what was written."""
-        self._is_full = True
-
     def resume_writing(self) -> None:
-        """Write more."""
-        self._is_full = False
-        if self.state is State.SENDING:
-            self.write()
+        """Write more, when the transport is done: the kernel has taken it all."""
+        asyncio.get_running_loop().call_soon(self._write)
 
     def _enter(self, state: State) -> None:
         self.state, self.since = state, time.monotonic()
-
-    def _pause(self, pauses: bool) -> None:
-        if self.socket is not None:
-            self.socket.pause_reading() if pauses else self.socket.resume_reading()
 
     def _proceed(self) -> None:
         """Run a complete request; wait for the rest of an incomplete one."""
         if self.state is not State.READING:
             return
         try:
-            self._request = self._parser.next()
+            request = self._parser.next()
         except Refusal as refusal:
             self.refuse(refusal)
             return
-        if self._request is not None:
+        if request is not None:
+            request.environ[BEGAN] = time.perf_counter()
             self._enter(State.RUNNING)
+            self.request = request
             self.requests += 1
-            self._complete_at = time.perf_counter()
             self._owner.run(self)
         elif self._is_cut:
             self._end_early()
@@ -224,86 +242,85 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
 
     def _wait(self) -> None:
-        if self._parser.takes_expectation() and self._stream is not None:
+        if self._parser.takes_expectation():
             self._stream.write(_CONTINUE)
         if self._owner.holds_too_much(self):
             self.abort()
         else:
-            self._pause(False)
+            self.socket.resume_reading()
 
     def answer(self) -> bytes:
         """Run the request; return the bytes of its answer."""
-        request = self._complete()
+        request = self.request
         request.size = 0
-        environ = {**self._environ, **request.environ, BEGAN: self._complete_at}
+        environ = {**self._environ, **request.environ}
         environ["wsgi.input"] = io.BytesIO(request.body)
         environ["wsgi.input_terminated"] = "HTTP_TRANSFER_ENCODING" in environ
-        is_head = environ["REQUEST_METHOD"] == "HEAD"
-        result = call(self._app, environ)
+        result = call(self._listener.app, environ)
         self.proof = environ.get(PROVEN)
+        is_head = environ["REQUEST_METHOD"] == "HEAD"
         return result.data(is_head, self._connection_header(request, result))
 
     def _connection_header(self, request: ParsedRequest, result: WsgiAnswer) -> str:
         """Return it, and decide whether the connection ends with this answer."""
-        is_cut = request.is_cut or result.ends_connection
+        is_cut = request.is_cut or result.status.startswith(_TOO_LARGE)
         self._closes_at_once = not (is_cut or request.keeps)
-        self._is_last = is_cut or self._closes_at_once or not self._serves()
+        self._is_last = is_cut or self._closes_at_once or not self._listener.serves
         if self._is_last:
             return "close"
         return "" if request.is_new else "Keep-Alive"
 
     def refuse(self, refusal: Refusal) -> None:
         """Send an error, without a worker, as the last answer of the connection."""
-        status, key = refusal.status, refusal.key
-        body = orjson.dumps({key: {"code": status, "message": refusal.message}})
-        head = f"HTTP/1.1 {status} {key}\r\nContent-Type: application/json\r\n"
-        head += f"{date_header().decode()}\r\n"
-        head += f"Connection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+        fault = {"code": refusal.status, "message": refusal.message}
+        status, kind = f"{refusal.status} {refusal.key}", "application/json"
+        body = orjson.dumps({refusal.key: fault})
         self._is_last, self._closes_at_once = True, False
-        self.send(head.encode() + body)
+        answer = WsgiAnswer(status, [("Content-Type", kind)], body)
+        self.send(answer.data(False, "close"))
 
     def send(self, data: bytes) -> None:
         """Send an answer; then wait for the next request, or end."""
-        self._request = None
+        self.request = ParsedRequest()
         self._enter(State.SENDING)
         if self._is_lost:
             self._owner.drop(self)
             return
         self._unsent, self._answer_size = memoryview(data), len(data)
-        self.write()
+        self._write()
 
-    def write(self) -> None:
-        """Write as much of the answer as the client reads now."""
-        while self._unsent and not self._is_full and self._stream is not None:
+    def _write(self) -> None:
+        """Write what the client reads now; after the last byte, proceed or end."""
+        if self.state is not State.SENDING:
+            return
+        while self._unsent and not self._is_full:
             piece, self._unsent = self._unsent[:_PIECE], self._unsent[_PIECE:]
             self._stream.write(piece)
         if self._is_lost or self._is_full:
             return
-        if not self._is_last:
-            self._enter(State.READING)
-            if self._parser.has_more or self._is_cut:
-                self._owner.call_soon(self._proceed)
-            else:
-                self._pause(False)  # paused if the request came before ``begin``
-        elif not self._has_unwritten():
+        if self._is_last:
             self._end()
+            return
+        self._enter(State.READING)
+        if self._parser.has_more or self._is_cut:
+            asyncio.get_running_loop().call_soon(self._proceed)
+        else:
+            self.socket.resume_reading()  # paused if it came before ``begin``
 
-    def _has_unwritten(self) -> bool:
-        """Whether TLS has given the socket more than it could send."""
-        return self.socket is not None and self.socket.get_write_buffer_size() > 0
+    @property
+    def _is_full(self) -> bool:
+        """Whether the kernel has not taken all that was written."""
+        return self.socket.get_write_buffer_size() > 0
 
     def _end(self) -> None:
         """End after an answer. A close at once could lose it (RFC 9112, 9.6)."""
         self._enter(State.LINGERING)
-        if self._stream is None:
-            return
-        if self._stream is not self.socket or self._is_cut:
-            self._stream.close()
-        elif self._closes_at_once and not self._parser.has_more:
+        is_over = self._closes_at_once and not self._parser.has_more
+        if self._has_tls or self._is_cut or is_over:
             self._stream.close()  # its client has sent all that it will send
         else:
             self._stream.write_eof()
-        self._pause(False)
+        self.socket.resume_reading()
 
     def expire(self) -> None:
         """End it: its client is late."""
@@ -314,5 +331,5 @@ class Connection(asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         """Close the socket, whatever is not sent."""
-        if self.socket is not None:
+        if self._is_accepted:
             self.socket.abort()

@@ -14,22 +14,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import os
-import ssl
 import threading
 import time
-from asyncio import sslproto
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from socket import SO_SNDBUF, SOL_SOCKET
 from socket import socket as Socket
-from typing import Any, Protocol
+from typing import Any
 
 from oslo_log import log
 
-from lunshare.agent.http.connection import Connection, Owner, State
+from lunshare.agent.http.connection import Connection, Listener, State
 from lunshare.agent.http.known_clients import KnownClients
-from lunshare.agent.http.request_parser import Refusal
+from lunshare.agent.http.request_parser import ParsedRequest, Refusal
 from lunshare.agent.http.tls_records import RecordReader, RecordTurns
 
 LOG = log.getLogger(__name__)
@@ -48,9 +44,6 @@ MAX_BUFFERED = 16 * 2**20
 #: (lunshare.agent.model.page_rows): 32 clients that read one each, slowly, keep theirs.
 MAX_UNREAD = 192 * 2**20
 
-#: Bytes that the kernel takes of an answer before its client reads, doubled for its own
-#: use. Without it they are up to 4 MiB (tcp_wmem), which this thread copies.
-_SEND_BUFFER = 64 * 1024
 _TICK = 0.1  # seconds
 #: Clients that one turn of the loop accepts. Beside 448 busy ones it takes 40 ms, and a
 #: new client waits for all before it.
@@ -60,57 +53,7 @@ _TURNS_OF_NEWCOMER = 4
 _READ_SIZE = 64 * 1024
 _SMALL = 8 * 1024
 _LOG_SECONDS = 10.0  # between two lines about refused requests
-_SHUTDOWN_SECONDS = State.LINGERING.value
 _BUSY = (503, "serviceUnavailable", "Too many requests wait: try again later.")
-
-# asyncio allocates 256 KiB for each connection with TLS, whatever it sends. It reads so
-# much at once, which is 4 ms of OpenSSL's time if these are records without data.
-sslproto.SSLProtocol.max_size = 4 * 1024
-
-
-class Listening(Protocol):
-    """One address that listens."""
-
-    socket: Socket
-
-    def connect(self, owner: Owner, client: Socket, address: Any) -> Connection:
-        """Return the connection of an accepted socket.
-
-        :raises OSError: the client has ended it already.
-        """
-
-    @property
-    def tls(self) -> ssl.SSLContext | None:
-        """The certificate of new connections, if they have TLS."""
-
-
-class _SpareDescriptor:
-    """One for a client that comes when the process has no other: a health check."""
-
-    def __init__(self) -> None:
-        self._number: int | None = None
-        self.renew()
-
-    def renew(self) -> None:
-        """Take one, unless it has one, or there is none."""
-        if self._number is None:
-            with contextlib.suppress(OSError):
-                self._number = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-
-    def use(self) -> bool:
-        """Free it; return whether it had one."""
-        number, self._number = self._number, None
-        if number is not None:
-            os.close(number)
-        return number is not None
-
-
-class _BeforeTls(asyncio.Protocol):
-    """A connection that has not begun TLS. What it reads is not used."""
-
-    def data_received(self, _data: bytes) -> None:
-        """Fail: the loop reads only after TLS has begun."""
-        raise AssertionError("bytes were read before TLS")
 
 
 class ConnectionLoop:
@@ -118,39 +61,32 @@ class ConnectionLoop:
 
     def __init__(
         self,
-        listeners: Sequence[Listening],
+        listeners: Sequence[Listener],
         work: Callable[[Connection], None],
-        is_immediate: Callable[[str], bool],
+        is_immediate: Callable[[ParsedRequest], bool],
     ) -> None:
         """Take connections from these listeners.
 
         A connection with a complete request goes to ``work``, for a worker, which
-        calls ``answered``. ``is_immediate``: whether a method and path are answered in
-        this thread.
+        calls ``answered``. ``is_immediate``: whether a request is answered in this
+        thread.
         """
         self._listeners = listeners
         self._work, self._is_immediate = work, is_immediate
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(_log_error)
-        self.call_soon = self._loop.call_soon
         self._records = RecordTurns(self._loop)
-        self._buffer = memoryview(bytearray(_READ_SIZE))
+        self.buffer = memoryview(bytearray(_READ_SIZE))
         self.all: set[Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._is_serving = self._is_refusing = False
+        self._is_serving = self._is_refusing = self._is_woken = False
         self._ended = threading.Event()
         self._running: Counter[bool] = Counter()
         self._known = KnownClients()
         self._answers: deque[tuple[Connection, bytes]] = deque()
-        self._is_woken = False
-        self._full_turns = 0
-        self._log_after = 0.0
-        self._spare = _SpareDescriptor()
-
-    @property
-    def buffer(self) -> memoryview:
-        """Where all connections read, one after the other."""
-        return self._buffer
+        self._full_turns, self._log_after = 0, 0.0
+        # For a client that comes when the process has no other descriptor.
+        self._spare = Socket()
 
     def serve(self) -> None:
         """Serve until ``stop``."""
@@ -163,10 +99,10 @@ class ConnectionLoop:
             self._loop.run_forever()
         finally:
             self._loop.close()
-            self._spare.use()
+            self._spare.close()
             self._ended.set()
 
-    def _listen(self, listener: Listening) -> None:
+    def _listen(self, listener: Listener) -> None:
         """Accept its clients from now on."""
         if not self._is_refusing:
             self._loop.add_reader(listener.socket, self._accept, listener)
@@ -182,6 +118,7 @@ class ConnectionLoop:
             self._ended.wait()
         else:
             self._loop.close()
+            self._spare.close()
 
     def answered(self, connection: Connection, data: bytes) -> None:
         """Send an answer soon. Any thread may call it.
@@ -200,19 +137,18 @@ class ConnectionLoop:
             connection, data = self._answers.popleft()
             self._running[connection.is_known] -= 1
             if connection.proof:
-                self._known.add(connection.environ, connection.proof)
+                self._known.add(connection.request.environ, connection.proof)
             self._loop.call_soon(connection.send, data)
 
-    def _call(self, function: Callable[..., object], *args: object) -> None:
+    def _call(self, function: Callable[[], object]) -> None:
         """Call it in the thread of the loop, if that has not ended."""
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(function, *args)
+            self._loop.call_soon_threadsafe(function)
 
-    def _start(self, task: Any) -> None:
-        """Run a coroutine."""
-        started = self._loop.create_task(task)
-        self._tasks.add(started)
-        started.add_done_callback(self._tasks.discard)
+    def _start(self, coroutine: Any) -> None:
+        task = self._loop.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _refuse(self) -> None:
         self._is_refusing = True
@@ -227,94 +163,68 @@ class ConnectionLoop:
             await asyncio.sleep(0)
         self._loop.stop()
 
-    def _accept(self, listener: Listening) -> None:
+    def _accept(self, listener: Listener) -> None:
         """Accept a few clients: the others are served before the next ones."""
-        for _ in range(_NEWCOMERS):
-            if not self._accept_next(listener):
-                return
-
-    def _accept_next(self, listener: Listening) -> bool:
-        """Accept a client; return whether there is room for another one."""
         if len(self.all) >= MAX_CONNECTIONS and not self._makes_room():
-            return False
-        try:
-            client, address = listener.socket.accept()
-        except OSError as error:
-            if error.errno in (errno.EMFILE, errno.ENFILE):
-                self._find_descriptor(listener)
-            return False
-        client.setblocking(False)
-        client.setsockopt(SOL_SOCKET, SO_SNDBUF, _SEND_BUFFER)
-        try:
-            connection = listener.connect(self, client, address)
-        except OSError:
-            client.close()
-            return True
-        self.all.add(connection)
-        self._start(self._connect(connection, client, listener.tls))
-        return len(self.all) < MAX_CONNECTIONS
+            return
+        for _ in range(min(_NEWCOMERS, MAX_CONNECTIONS - len(self.all))):
+            try:
+                client, address = listener.socket.accept()
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE):
+                    self._find_descriptor(listener)
+                return
+            client.setblocking(False)
+            environ = listener.environ(client, address)
+            connection = Connection(self, listener, environ)
+            self.all.add(connection)
+            self._start(self._connect(connection, client, listener))
 
-    def _find_descriptor(self, listener: Listening) -> None:
+    def _makes_room(self) -> bool:
+        """Close the oldest connection, when the last newcomers have been read."""
+        self._full_turns = (self._full_turns + 1) % _TURNS_OF_NEWCOMER
+        return self._full_turns == 0 and self._close_oldest()
+
+    def _find_descriptor(self, listener: Listener) -> None:
         """Free a descriptor for the next client. If there is none, try again soon."""
-        if self._close_oldest() or self._spare.use():
+        if self._close_oldest():
+            return
+        if self._has_spare:
+            self._spare.close()
             return
         self._loop.remove_reader(listener.socket)
         self._loop.call_later(_TICK, self._listen, listener)
 
-    def _makes_room(self) -> bool:
-        """Close the oldest connection, when the last newcomers have been read."""
-        self._full_turns += 1
-        if self._full_turns < _TURNS_OF_NEWCOMER:
-            return False
-        self._full_turns = 0
-        self._close_oldest()
-        return True
+    @property
+    def _has_spare(self) -> bool:
+        return self._spare.fileno() >= 0
 
     async def _connect(
-        self, connection: Connection, client: Socket, tls: ssl.SSLContext | None
+        self, connection: Connection, client: Socket, listener: Listener
     ) -> None:
+        connect = self._loop.connect_accepted_socket
         try:
-            if tls is None:
-                await self._loop.connect_accepted_socket(lambda: connection, client)
+            if listener.certificates is None:
+                await connect(lambda: connection, client)
             else:
-                await self._begin_tls(connection, client, tls)
+                reader = RecordReader(self._records, connection)
+                await connect(lambda: reader, client)
+                await reader.begin(listener.certificates.context)
         except OSError:  # it failed, or the client has ended it
             self.drop(connection)
-
-    async def _begin_tls(
-        self, connection: Connection, client: Socket, tls: ssl.SSLContext
-    ) -> None:
-        transport, _ = await self._loop.connect_accepted_socket(_BeforeTls, client)
-        transport.set_write_buffer_limits(high=1, low=0)
-        connection.socket = transport
-        self._loop.call_soon(self._read_records, connection, transport)
-        stream = await self._loop.start_tls(
-            transport,
-            connection,
-            tls,
-            server_side=True,
-            ssl_shutdown_timeout=_SHUTDOWN_SECONDS,
-        )
-        if stream is None:  # it was closed meanwhile
-            self.drop(connection)
-        else:
-            connection.begin(stream)
-
-    def _read_records(self, connection: Connection, socket: asyncio.Transport) -> None:
-        """Read between the socket and TLS, which has begun and has read nothing."""
-        socket.set_protocol(RecordReader(self._records, connection, socket))
 
     def run(self, connection: Connection) -> None:
         """Give a complete request to a worker, or answer it at once."""
         if self._is_refusing:
             connection.abort()
-        elif self._is_immediate(connection.target):
+        elif self._is_immediate(connection.request):
             connection.send(connection.answer())
         else:
             self._run_or_refuse(connection)
 
     def _run_or_refuse(self, connection: Connection) -> None:
-        connection.is_known = connection.is_peer or self._known.has(connection.environ)
+        environ = connection.request.environ
+        connection.is_known = connection.is_peer or self._known.has(environ)
         if self._is_full(connection.is_known) or self.holds_too_much(connection):
             self._log_refusals()
             connection.refuse(Refusal(*_BUSY))
@@ -329,12 +239,10 @@ class ConnectionLoop:
 
     def _log_refusals(self) -> None:
         """Log that requests are refused, once in a while."""
-        moment = time.monotonic()
+        count, moment = self._running.total(), time.monotonic()
         if moment > self._log_after:
             self._log_after = moment + _LOG_SECONDS
-            LOG.warning(
-                "[http] requests are refused: %d wait or run", self._running.total()
-            )
+            LOG.warning("[http] requests are refused: %d wait or run", count)
 
     def holds_too_much(self, connection: Connection) -> bool:
         """Return whether its request is not small, and too many bytes are held."""
@@ -347,12 +255,12 @@ class ConnectionLoop:
         self.all.discard(connection)
 
     def _tick(self) -> None:
-        self._spare.renew()
+        if not self._has_spare:
+            with contextlib.suppress(OSError):
+                self._spare = Socket()
         for connection in list(self.all):
             if connection.seconds_left < 0:
                 connection.expire()
-            elif connection.state is State.SENDING:
-                connection.write()
         self._drop_slow_readers()
         self._loop.call_later(_TICK, self._tick)
 

@@ -4,95 +4,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
-import ssl
-import struct
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from lunshare.agent.http.answer import App
-from lunshare.agent.http.binding import Bind, bound_address, listening_socket
-from lunshare.agent.http.connection import Connection, Owner
+from lunshare.agent.http.connection import Connection, Listener
 from lunshare.agent.http.connection_loop import ConnectionLoop
+from lunshare.agent.http.request_parser import ParsedRequest
+from lunshare.agent.http.sockets import Bind, listening_socket
 from lunshare.agent.http.tls import Certificates
 from lunshare.agent.listen_addresses import Address
 from lunshare.agent.model.errors import StartupError
 from lunshare.agent.threads.limit import share_of
 from lunshare.agent.threads.turn import Workers
 
-_HEALTH_CHECKS = frozenset(
-    f"{method} {path}"
-    for method in ("GET", "HEAD")
-    for path in ("/healthz", "/healthcheck", "/readyz")
-)
+_HEALTH_CHECKS = frozenset({"/healthz", "/healthcheck", "/readyz"})
 _CERTIFICATE_SECONDS = 0.1  # until a look at them, which most times does nothing
-_PEER = struct.Struct("3i")  # pid, uid and gid: unix(7), SO_PEERCRED
-
-
-class Listener:
-    """One address, bound, and what its connections have in common."""
-
-    def __init__(
-        self,
-        app: App,
-        address: Address,
-        max_body: int,
-        tls: Certificates | None,
-        sock: socket.socket,
-    ) -> None:
-        """``sock`` listens at the address."""
-        self.address, self.certificates = address, tls
-        self._app, self._max_body = app, max_body
-        self.ready = True
-        self.socket = sock
-        self.bind_addr = bound_address(self.socket)
-        self._environ = _environ(self.bind_addr, "http" if tls is None else "https")
-
-    @property
-    def tls(self) -> ssl.SSLContext | None:
-        """The certificate of new connections, if they have TLS."""
-        return None if self.certificates is None else self.certificates.context
-
-    def connect(self, owner: Owner, client: socket.socket, address: Any) -> Connection:
-        """Return the connection of an accepted socket.
-
-        :raises OSError: the client has ended it already.
-        """
-        environ = dict(self._environ)
-        if self.address.is_socket:
-            environ["X_REMOTE_UID"] = _peer_uid(client)
-        else:
-            environ["REMOTE_ADDR"], environ["REMOTE_PORT"] = address[0], str(address[1])
-        return Connection(owner, self._app, environ, self._max_body, self._serves)
-
-    def _serves(self) -> bool:
-        return self.ready
-
-
-def _environ(bound: Bind, scheme: str) -> dict[str, Any]:
-    """Return what all requests at an address have in the environment of WSGI."""
-    host, port = ("localhost", 80) if isinstance(bound, str) else bound
-    return {
-        "SCRIPT_NAME": "",
-        "SERVER_NAME": host,
-        "SERVER_PORT": str(port),
-        "REMOTE_ADDR": "",
-        "wsgi.version": (1, 0),
-        "wsgi.url_scheme": scheme,
-        "wsgi.errors": sys.stderr,
-        "wsgi.multithread": True,
-        "wsgi.multiprocess": False,
-        "wsgi.run_once": False,
-    }
-
-
-def _peer_uid(client: socket.socket) -> str:
-    """Return the user of the process at the other end of a unix socket."""
-    peer = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-    return str(_PEER.unpack(peer)[1])
 
 
 class HttpServer:
@@ -109,7 +40,7 @@ class HttpServer:
         strangers = min(threads, 2 * share_of(threads))
         self.strangers = Workers("stranger", strangers, self._answer)
         self.connections = ConnectionLoop(listeners, self._put, _is_health_check)
-        self._thread: threading.Thread | None = None
+        self._thread = threading.Thread(None, self._serve, "listener", daemon=True)
         self._stopped = threading.Event()
 
     @property
@@ -124,11 +55,9 @@ class HttpServer:
 
     def start(self) -> None:
         """Serve requests in a thread of its own, until ``stop``."""
-        self._thread = threading.Thread(target=self.serve, name="listener", daemon=True)
         self._thread.start()
 
-    def serve(self) -> None:
-        """Serve requests until ``stop``."""
+    def _serve(self) -> None:
         if self._certificates():
             watch = threading.Thread(target=self._watch_certificates, daemon=True)
             watch.start()
@@ -149,14 +78,14 @@ class HttpServer:
             return False
         self._stopped.set()
         for listener in self.listeners:
-            listener.ready = False
+            listener.serves = False
         self.connections.refuse()
         until = time.monotonic() + seconds
         known, others = self.requests.stop(until), self.strangers.stop(until)
         self.connections.stop()
         for listener in self.listeners:
             listener.socket.close()
-        if self._thread is not None:
+        if self._thread.is_alive():
             self._thread.join()
         return known and others
 
@@ -200,15 +129,13 @@ def serve(
 
     :raises StartupError: an address cannot be bound, or its certificate not used.
     """
-    listeners: list[Listener] = []
-    try:
+    with contextlib.ExitStack() as stack:
+        listeners: list[Listener] = []
         for address in addresses:
-            tls, sock = certificates(address), _bound(address, option, listen)
+            tls = certificates(address)
+            sock = stack.enter_context(_bound(address, option, listen))
             listeners.append(Listener(app, address, max_body, tls, sock))
-    except StartupError:
-        for listener in listeners:
-            listener.socket.close()
-        raise
+        stack.pop_all()
     return HttpServer(listeners, threads)
 
 
@@ -224,6 +151,8 @@ def _bound(
         ) from error
 
 
-def _is_health_check(target: str) -> bool:
-    """Return whether this method and path are answered at once, from memory."""
-    return target in _HEALTH_CHECKS
+def _is_health_check(request: ParsedRequest) -> bool:
+    """Return whether it is answered at once, from memory."""
+    environ = request.environ
+    is_read = environ["REQUEST_METHOD"] in ("GET", "HEAD")
+    return is_read and environ["PATH_INFO"] in _HEALTH_CHECKS

@@ -13,6 +13,7 @@ import functools
 import re
 from collections import deque
 from dataclasses import dataclass, field
+from typing import Any
 
 import httptools
 
@@ -56,11 +57,11 @@ def _malformed(reason: object) -> Refusal:
 class ParsedRequest:
     """A request. ``environ``: its part of the environment of WSGI."""
 
-    environ: dict[str, str]
+    environ: dict[str, Any] = field(default_factory=dict)
     #: Of HTTP/1.1, not of HTTP/1.0.
-    is_new: bool
+    is_new: bool = True
     #: Whether the client may send another request on this connection.
-    keeps: bool
+    keeps: bool = False
     body: bytearray = field(default_factory=bytearray)
     #: Whether the rest of the connection is never read: its body is too large.
     is_cut: bool = False
@@ -77,9 +78,8 @@ class RequestParser:
         self._parser = httptools.HttpRequestParser(self)
         self._complete: deque[ParsedRequest] = deque()
         self._refusal: Refusal | None = None
-        self._request: ParsedRequest | None = None
-        self._environ: dict[str, str] = {}
-        self._target = b""
+        self._request, self._target = ParsedRequest(), b""
+        self._has_head = False  # the rest is its body
         self._fields = self._head_size = 0
         #: Whether there are bytes of a request that is not complete.
         self.is_begun = False
@@ -89,9 +89,9 @@ class RequestParser:
     @property
     def held(self) -> int:
         """Bytes that are held of requests which are not returned yet."""
-        body = len(self._request.body) if self._request else 0
         size = sum(request.size for request in self._complete)
-        return size + body + self._head_size + len(self.unparsed)
+        size += self._head_size + len(self._request.body)
+        return size + len(self.unparsed)
 
     @property
     def has_more(self) -> bool:
@@ -100,10 +100,10 @@ class RequestParser:
 
     def takes_expectation(self) -> bool:
         """Return, once, whether the client waits for "100 Continue"."""
-        if self._request is None or not self._request.is_new:
+        if not (self._has_head and self._request.is_new):
             return False
         value = self._request.environ.pop("HTTP_EXPECT", "")
-        return value.lower() == "100-continue"
+        return bool(value.lower() == "100-continue")
 
     def feed(self, data: memoryview) -> None:
         """Parse these bytes. Behind a complete request, keep them for later."""
@@ -147,7 +147,7 @@ class RequestParser:
         head, so that its body would be the next one.
         """
         self._parser = httptools.HttpRequestParser(self)
-        if self._request is not None:
+        if self._has_head:
             length = self._request.environ.get("CONTENT_LENGTH")
             framing = f"Content-Length: {length}" if length else _CHUNKED
             self._parse(memoryview(f"POST / HTTP/1.1\r\n{framing}\r\n\r\n".encode()))
@@ -157,9 +157,9 @@ class RequestParser:
 
     def on_message_begin(self) -> None:
         """Begin a request. httptools calls this and the next five."""
-        if self._request is None:
+        if not self._has_head:
             self.is_begun = True
-            self._environ, self._target, self._fields = {}, b"", 0
+            self._request, self._target, self._fields = ParsedRequest(), b"", 0
 
     def on_url(self, part: bytes) -> None:
         """Read a part of what the first line asks for."""
@@ -175,62 +175,57 @@ class RequestParser:
         self._fields += 1
         if self._fields > _FIELDS_MAX:
             raise _malformed(f"There are more than {_FIELDS_MAX} header lines.")
-        if self._request is not None:
+        if self._has_head:
             return
+        environ = self._request.environ
         key = _key(name) if len(name) <= _SHORT else _new_key(name)
         text = value.strip(b" \t").decode("latin-1")
-        if key in self._environ:
+        if key in environ:
             if key in _SINGLE:
                 raise _malformed(f"The header {name.decode()} is there twice.")
-            text = f"{self._environ[key]}, {text}"
+            text = f"{environ[key]}, {text}"
         if key:
-            self._environ[key] = text
+            environ[key] = text
 
     def on_headers_complete(self) -> None:
         """Check the head, and what decides where the request ends."""
-        if self._request is not None:
+        if self._has_head:
             return
         version = self._parser.get_http_version()
         if version not in ("1.0", "1.1"):
             raise Refusal(*_VERSION)
-        environ, is_new = self._environ, version == "1.1"
-        _check_host(environ.get("HTTP_HOST"), is_new)
-        _check_coding(environ.get("HTTP_TRANSFER_ENCODING"), is_new)
+        request, self._has_head = self._request, True
+        environ, request.is_new = request.environ, version == "1.1"
+        _check_host(environ.get("HTTP_HOST"), request.is_new)
+        _check_coding(environ.get("HTTP_TRANSFER_ENCODING"), request.is_new)
         path, _, query = self._target.partition(b"?")
         environ["REQUEST_METHOD"] = self._parser.get_method().decode()
         environ["SERVER_PROTOCOL"] = f"HTTP/{version}"
         environ["PATH_INFO"] = _path(path)
         environ["QUERY_STRING"] = query.decode("latin-1")
-        keeps = self._parser.should_keep_alive() and not _is_last(environ)
-        self._request = ParsedRequest(environ, is_new, keeps)
+        request.keeps = self._parser.should_keep_alive() and not _is_last(environ)
         if int(environ.get("CONTENT_LENGTH", 0)) > self._body_max:
-            self._request.is_cut = True  # the application refuses it by its head
+            request.is_cut = True  # the application refuses it by its head
             self._end()
             raise Refusal(*TOO_LARGE)
 
     def on_body(self, part: bytes) -> None:
         """Read a part of the body."""
-        if self._request is None:
-            raise AssertionError("a body without a head")
         self._request.body += part
         self._head_size -= len(part)
         if len(self._request.body) > self._body_max:
             raise Refusal(*TOO_LARGE)
 
     def on_message_complete(self) -> None:
-        """End the request."""
-        if self._request is None or not (
-            self._parser.should_upgrade() and _has_body(self._request.environ)
-        ):
+        """End the request, unless llhttp leaves out its body: see _ignore_upgrade."""
+        if not (self._parser.should_upgrade() and _has_body(self._request.environ)):
             self._end()
 
     def _end(self) -> None:
-        request, self._request = self._request, None
-        if request is None:
-            raise AssertionError("an end without a head")
+        request, self._request = self._request, ParsedRequest()
         request.size = len(request.body) + self._head_size
         self._complete.append(request)
-        self._head_size, self.is_begun = 0, False
+        self._head_size, self.is_begun, self._has_head = 0, False, False
 
 
 def _refusal(error: httptools.HttpParserError) -> Refusal:

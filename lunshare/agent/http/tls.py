@@ -71,47 +71,47 @@ class Certificates:
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
         certificate, key = self._files
         try:
-            _check_size("cert_file", certificate)
-            _check_size("key_file", key)
-            _check_key(key)
+            _check_file("cert_file", certificate, secret=False)
+            _check_file("key_file", key, secret=True)
             # Without a password OpenSSL would ask for one at the terminal.
             context.load_cert_chain(certificate, key, password="")
-        except ssl.SSLError as error:
-            if error.reason == "KEY_VALUES_MISMATCH":
-                raise StartupError(
-                    f"[tls] key_file {key} is not the key of the certificate in"
-                    f" cert_file {certificate}: give the pair that was made together"
-                ) from None
-            raise StartupError(
-                f"[tls] cert_file {certificate} and key_file {key} cannot be used"
-                f" ({error.reason or error}): give PEM files, the key without a"
-                " password"
-            ) from None
-        except OSError as error:
-            raise StartupError(
-                f"[tls] cert_file {certificate} or key_file {key} cannot be read"
-                f" ({error.strerror}): check the paths, and that the user of the"
-                " daemon may read them"
-            ) from None
+        except OSError as error:  # also those of OpenSSL
+            raise StartupError(f"[tls] {_problem(certificate, key, error)}") from None
         return context
 
 
-def _check_size(option: str, path: str) -> None:
-    """:raises StartupError: it is no file, or larger than any certificate."""
+def _check_file(option: str, path: str, *, secret: bool) -> None:
+    """:raises StartupError: it is no file, too large, or a key that others can use."""
     status = os.stat(path)
+    problem = trust_problem(status, secret=True) if secret else None
     if not stat.S_ISREG(status.st_mode):
-        raise StartupError(f"[tls] {option} {path} is not a file: give a file of PEM")
-    if status.st_size > _MAX_SIZE:
-        raise StartupError(
-            f"[tls] {option} {path} has {status.st_size} bytes, more than {_MAX_SIZE}:"
-            " give only the certificate with its chain, or its key"
+        problem = "is not a file: give a file of PEM"
+    elif status.st_size > _MAX_SIZE:
+        problem = (
+            f"has {status.st_size} bytes, more than {_MAX_SIZE}: give only the"
+            " certificate with its chain, or its key"
         )
+    if problem:
+        raise StartupError(f"[tls] {option} {path} {problem}")
 
 
-def _check_key(key: str) -> None:
-    """:raises StartupError: others can read or replace the key."""
-    if problem := trust_problem(os.stat(key), secret=True):
-        raise StartupError(f"[tls] key_file {key} {problem}")
+def _problem(certificate: str, key: str, error: OSError) -> str:
+    """Return why the files could not be loaded, and what to do."""
+    files = f"cert_file {certificate} and key_file {key}"
+    if not isinstance(error, ssl.SSLError):
+        return (
+            f"{files} cannot be read ({error.strerror}): check the paths, and that the"
+            " user of the daemon may read them"
+        )
+    if error.reason == "KEY_VALUES_MISMATCH":
+        return (
+            f"key_file {key} is not the key of the certificate in cert_file"
+            f" {certificate}: give the pair that was made together"
+        )
+    reason = error.reason or error
+    return (
+        f"{files} cannot be used ({reason}): give PEM files, the key without a password"
+    )
 
 
 def certificates(

@@ -10,10 +10,14 @@ connections with TLS take in one turn of the loop.
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
+from asyncio import sslproto
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import cast
+
+from lunshare.agent.http.connection import Connection, State
 
 #: Bytes of one request that may carry no data: one incomplete record (16.6 KiB), or a
 #: handshake; and as a share of its data, for the heads of its records.
@@ -21,16 +25,11 @@ _MAX_OVERHEAD = 20 * 1024
 _DATA_FOR_OVERHEAD = 4
 #: Seconds of one turn of the loop for records. What came later waits for the next.
 _TURN_SECONDS = 0.01
+_SHUTDOWN_SECONDS = State.LINGERING.value
 
-
-class DataCount(Protocol):
-    """The connection above TLS, which gets the data."""
-
-    received: int
-    requests: int
-
-    def abort(self) -> None:
-        """Close the socket, whatever is not sent."""
+# asyncio allocates 256 KiB for each connection with TLS, whatever it sends. It reads so
+# much at once, which is 4 ms of OpenSSL's time if these are records without data.
+sslproto.SSLProtocol.max_size = 4 * 1024
 
 
 class RecordTurns:
@@ -43,21 +42,21 @@ class RecordTurns:
         self._spent = 0.0
         self._is_scheduled = False
 
-    @property
-    def has_time(self) -> bool:
-        """Whether this turn has time left, and nobody waits."""
-        return self._spent < _TURN_SECONDS and not self._late
-
-    def run(self, function: Callable[[], None]) -> None:
-        """Call it, on account of this turn."""
-        began = time.perf_counter()
-        function()
-        self._spent += time.perf_counter() - began
-        self._schedule()
+    def run(self, function: Callable[[], None]) -> bool:
+        """Call it, if this turn has time and nobody waits; return whether it had."""
+        if has_time := self._spent < _TURN_SECONDS and not self._late:
+            self._run(function)
+        return has_time
 
     def run_later(self, function: Callable[[], None]) -> None:
         """Call it in a turn that has time for it."""
         self._late.append(function)
+        self._schedule()
+
+    def _run(self, function: Callable[[], None]) -> None:
+        began = time.perf_counter()
+        function()
+        self._spent += time.perf_counter() - began
         self._schedule()
 
     def _schedule(self) -> None:
@@ -69,7 +68,7 @@ class RecordTurns:
         """Begin a turn with those that had no time in the last one."""
         self._spent, self._is_scheduled = 0.0, False
         while self._late and self._spent < _TURN_SECONDS:
-            self.run(self._late.popleft())
+            self._run(self._late.popleft())
         if self._late:
             self._schedule()
 
@@ -77,14 +76,39 @@ class RecordTurns:
 class RecordReader(asyncio.BufferedProtocol):
     """Between the socket of a connection and its TLS."""
 
-    def __init__(
-        self, turns: RecordTurns, connection: DataCount, socket: asyncio.Transport
-    ) -> None:
-        """Read for the protocol that the socket has now, which is that of TLS."""
-        self._turns, self._connection, self._socket = turns, connection, socket
-        self._tls = cast(asyncio.BufferedProtocol, socket.get_protocol())
+    _tls: asyncio.BufferedProtocol
+
+    def __init__(self, turns: RecordTurns, connection: Connection) -> None:
+        self._turns, self._connection = turns, connection
         self._late = bytearray()
         self._requests = self._size = self._before = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Note the socket. It is not read before ``begin``."""
+        self._connection.accept(cast(asyncio.Transport, transport))
+
+    async def begin(self, context: ssl.SSLContext) -> None:
+        """Begin TLS, and then the connection.
+
+        :raises OSError: the client has ended it, or does not know TLS.
+        """
+        loop = asyncio.get_running_loop()
+        loop.call_soon(self._step_between)
+        stream = await loop.start_tls(
+            self._connection.socket,
+            self._connection,
+            context,
+            server_side=True,
+            ssl_shutdown_timeout=_SHUTDOWN_SECONDS,
+        )
+        if stream is not None:  # it was closed meanwhile
+            self._connection.begin(stream)
+
+    def _step_between(self) -> None:
+        """Take the place of TLS, which has begun and has read nothing."""
+        socket = self._connection.socket
+        self._tls = cast(asyncio.BufferedProtocol, socket.get_protocol())
+        socket.set_protocol(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return where the next bytes go."""
@@ -92,22 +116,21 @@ class RecordReader(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Give so many bytes to TLS, now or when it is their turn."""
-        if self._turns.has_time and not self._late:
-            self._turns.run(lambda: self._pass_on(nbytes))
+        if not self._late and self._turns.run(lambda: self._pass_on(nbytes)):
             return
         if not self._late:
             self._turns.run_later(self._resume)
         self._late += self.get_buffer(-1)[:nbytes]
-        self._socket.pause_reading()
+        self._connection.socket.pause_reading()
 
     def _resume(self) -> None:
         """Read again, and give to TLS what had to wait; that may pause it again."""
-        self._socket.resume_reading()
+        self._connection.socket.resume_reading()
         self._flush()
 
     def _flush(self) -> None:
         late, self._late = self._late, bytearray()
-        while late and not self._socket.is_closing():
+        while late and not self._connection.socket.is_closing():
             buffer = self.get_buffer(-1)
             size = min(len(buffer), len(late))
             buffer[:size] = late[:size]
@@ -131,14 +154,16 @@ class RecordReader(asyncio.BufferedProtocol):
         return self._tls.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell TLS that the socket is closed."""
+        """Tell both that the socket is closed."""
         self._late.clear()
         self._tls.connection_lost(exc)
+        self._connection.connection_lost(exc)
 
     def pause_writing(self) -> None:
         """Tell TLS that the client has not read what was written."""
         self._tls.pause_writing()
 
     def resume_writing(self) -> None:
-        """Tell TLS that the client has read it."""
+        """Tell both that the client has read it."""
         self._tls.resume_writing()
+        self._connection.resume_writing()
