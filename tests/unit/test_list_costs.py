@@ -141,7 +141,7 @@ def test_a_filter_by_metadata_needs_every_item(database: Database) -> None:
 
 
 def test_a_summary_reads_no_more_metadata_than_it_shows(tmp_path: Path) -> None:
-    """Of 1,000 full volumes it read 65 MB, and sorted them, to show 1,000 pairs."""
+    """Of 1,000 full volumes it read 65 MB, in 0.22 s, to show 1,000 pairs."""
     database = Database(f"sqlite:///{tmp_path}/x.sqlite", connections=1)
     METADATA.create_all(database.engine)
     steps: list[int] = []

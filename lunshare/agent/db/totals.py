@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from lunshare.agent.db.schema import SNAPSHOTS, STATUS_TOTALS, VOLUMES
 from lunshare.agent.db.sqlite.prepared import named
+from lunshare.agent.model.page_rows import fill, json_bytes
 from lunshare.agent.model.project_records import VolumeSummary
 
 _V = VOLUMES.c
@@ -71,25 +72,23 @@ def summary(
 ) -> VolumeSummary:
     """Return the totals of a project, or of every one if that is None.
 
-    ``metadata``: with up to a thousand pairs of key and value, of the thousand volumes
-    that were created last. It reads no more metadata than that.
+    ``metadata``: with up to a thousand pairs of key and value, of as many volumes as a
+    page has, those that were created last.
     """
     totals = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(_V.size), 0))
     count, size = connection.execute(_in_project(project_id, totals)).one()
-    pairs = connection.execute(_pairs(project_id)) if metadata else ()
     metadata_values: dict[str, list[str]] = {}
-    for key, value in sorted(map(tuple, pairs)):
+    for key, value in _pairs(connection, project_id) if metadata else ():
         metadata_values.setdefault(key, []).append(value)
     return VolumeSummary(int(count), int(size), metadata_values)
 
 
-def _pairs(project_id: str | None) -> sa.Select[Any]:
+def _pairs(connection: sa.Connection, project_id: str | None) -> list[tuple[str, str]]:
     latest = _in_project(project_id, sa.select(_V.metadata))
-    latest = latest.order_by(_V.created_at.desc(), _V.id.desc()).limit(_MOST)
-    rows = latest.subquery()
-    item = sa.func.json_each(rows.c.metadata).table_valued("key", "value")
-    pairs = sa.select(item.c.key, item.c.value).select_from(rows.join(item, sa.true()))
-    return pairs.distinct().limit(_MOST)
+    latest = latest.order_by(_V.created_at.desc(), _V.id.desc())
+    rows = connection.execute(latest).scalars()
+    page = fill(rows, _MOST, json_bytes)
+    return sorted({pair for metadata in page for pair in metadata.items()})[:_MOST]
 
 
 def _in_project(project_id: str | None, query: sa.Select[Any]) -> sa.Select[Any]:
