@@ -10,6 +10,7 @@ import resource
 import socket
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -137,6 +138,35 @@ def test_answers_that_clients_do_not_read_are_limited(
         until(lambda: len(running.connections.all) <= 5)
         came = [len(answer(wire)) for wire in wires]
         assert 1 <= sum(each > 1_000_000 for each in came) <= 5
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_an_answer_that_was_sent_or_given_up_is_not_kept(
+    tmp_path: Path, reads: bool
+) -> None:
+    """A connection kept its last answer: 88 MB of 20 clients that had gone."""
+    with gated_server(tmp_path) as running, ExitStack() as stack:
+        running.go.set()
+        running.server.start()
+        asked = b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n"
+        tracemalloc.start()
+        stack.callback(tracemalloc.stop)
+        wires = [stack.enter_context(running.client(asked)) for _ in range(12)]
+        until(lambda: running.answered == 12)
+        for wire in wires:
+            if reads:
+                read_answer(wire)
+            else:
+                wire.close()
+        until(lambda: tracemalloc.get_traced_memory()[0] < 3_000_000, seconds=9)
+        assert len(running.connections.all) == (12 if reads else 0)
+
+
+def read_answer(wire: socket.socket) -> None:
+    """Read an answer with a million bytes, and leave the connection open."""
+    size = 0
+    while size < 1_000_000:
+        size += len(wire.recv(65536))
 
 
 @contextmanager

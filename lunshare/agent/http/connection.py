@@ -204,7 +204,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, _error: Exception | None) -> None:
         """Forget it, unless its request runs: then ``send`` does."""
-        self._is_lost = True
+        self._is_lost, self._unsent = True, memoryview(b"")
         if self.state is not State.RUNNING:
             self._owner.drop(self)
 
@@ -298,6 +298,7 @@ class Connection(asyncio.BufferedProtocol):
             self._stream.write(piece)
         if self._is_lost or self._is_full:
             return
+        self._unsent = memoryview(b"")  # its end, of no bytes, would keep the answer
         if self._is_last:
             self._end()
             return
