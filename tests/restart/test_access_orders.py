@@ -142,12 +142,12 @@ def attach_fenced_hosts(patch: pytest.MonkeyPatch) -> None:
 def fence_without_the_lock(patch: pytest.MonkeyPatch) -> None:
     """A fence closes an access beside an attach that opens it."""
 
-    def settle(self: VolumeQueues, volume_id: str) -> None:
+    def run(self: VolumeQueues, volume_id: str) -> None:
         for ident, future in self._take(volume_id):
             self._work(ident)
             future.set_result(None)
 
-    patch.setattr(VolumeQueues, "settle", settle)
+    patch.setattr(VolumeQueues, "run", run)
 
 
 def leave_what_was_begun(patch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ _LETTERS = {"a": "b", "b": "a"}
 
 def change_mode(client: Client) -> None:
     """Let a writer read only, or a reader write."""
-    rows = settled(client)
+    rows = open_rows(client)
     if not rows:
         return
     row = client.rng.choice(rows)
@@ -34,12 +34,12 @@ def change_mode(client: Client) -> None:
     elif op.refused:
         row.mode = before
     else:
-        client.unanswered.append(lambda: settles(client, row))
+        client.unanswered.append(lambda: is_shown(client, row))
 
 
 def hand_over(client: Client) -> None:
     """Hand write access from one host of this client to another of the same volume."""
-    rows = settled(client)
+    rows = open_rows(client)
     writers = [row for row in rows if row.mode == "rw"]
     if not writers:
         return
@@ -64,7 +64,7 @@ def hand_over(client: Client) -> None:
         client.unanswered.append(lambda: _has_ended(client, writer, reader))
 
 
-def settled(client: Client) -> list[Attached]:
+def open_rows(client: Client) -> list[Attached]:
     """The attachments that are open in a mode that is known."""
     return [
         row
@@ -88,7 +88,7 @@ def _become(client: Client, row: Attached, mode: str) -> None:
         hosts.log_in(client, row)
 
 
-def settles(client: Client, row: Attached) -> bool:
+def is_shown(client: Client, row: Attached) -> bool:
     """Whether the row says what the mode is, and the target does it."""
     answer = client.get(f"attachments/{row.id}")
     if row not in client.attached or row.ending or answer.status == 404:
@@ -125,4 +125,4 @@ def _has_ended(client: Client, writer: Attached, reader: Attached) -> bool:
     if latest is not None and latest["status"] == "fence pending":
         return False
     ends = [writer] if latest and latest["status"] == "promoting" else [writer, reader]
-    return all(settles(client, row) for row in ends)
+    return all(is_shown(client, row) for row in ends)

@@ -90,13 +90,13 @@ class Fenced:
         client.fenced.discard(self._initiator)
         for row in client.attached:
             if row.initiator == self._initiator and row.info:
-                client.unanswered.append(partial(modes.settles, client, row))
+                client.unanswered.append(partial(modes.is_shown, client, row))
         return True
 
 
 def lend(client: Client) -> None:
     """Give a host write access for a second; it may renew that."""
-    rows = modes.settled(client)
+    rows = modes.open_rows(client)
     if not rows:
         return
     row = client.rng.choice(rows)
@@ -131,13 +131,13 @@ class Lent:
         if self._ended is not None:
             self._forget()
             same = [each for each in client.attached if _is_same(each, row)]
-            return all(modes.settles(client, each) for each in same if each.info)
+            return all(modes.is_shown(client, each) for each in same if each.info)
         answer = client.get(f"attachments/{row.id}")
         if answer.status != 200:
             return answer.status == 404
         lease = answer.body["attachment"].get("lease")
         if lease is None:  # that request was not carried out
-            return modes.settles(client, row)
+            return modes.is_shown(client, row)
         if lease["status"] == "ended":
             self._see_end()
         elif lease["status"] == "running" and self._renewals:

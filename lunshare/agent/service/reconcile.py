@@ -172,7 +172,7 @@ class Reconciler:
                 raise
             except BackendFailed as error:
                 result.failed.append(f"attachment {row.id}: {error}")
-        changed = self._verifier.settle(volume)
+        changed = self._verifier.apply(volume)
         result.changed += [f"volume {volume.id}: {what}" for what in changed]
         self._handovers.finish(volume.id)
 
@@ -182,7 +182,7 @@ class Reconciler:
         elif row.status is AttachStatus.ERROR_ATTACHING:
             self._access.detach_failed(row)
         elif row.fence is not None and row.fenced_at is None:
-            self._fences.settle_locked(row.id)
+            self._fences.apply_locked(row.id)
         else:
             self._access.detach_replaced(row)
 

@@ -59,7 +59,7 @@ class Verifier:
         self._last: dict[str, Verification] = {}
         self._clean: dict[str, datetime] = {}
         # Applied in full since the start: what differs later is drift.
-        self._settled: set[str] = set()
+        self._applied: set[str] = set()
 
     def verify(
         self, ctx: RequestContext, volume_id: str | None = None, repair: bool = False
@@ -78,7 +78,7 @@ class Verifier:
         wait = 0 if volume_id is None else None
         return [self._verify(ident, repair, wait) for ident in ids]
 
-    def settle(self, volume: Volume) -> tuple[str, ...]:
+    def apply(self, volume: Volume) -> tuple[str, ...]:
         """Apply the rows to a volume's target; return what was changed.
 
         A reconcile calls it, with the volume's lock. What has drifted since the last
@@ -86,20 +86,20 @@ class Verifier:
 
         :raises BackendFailed: as ``Access.apply``.
         """
-        verification = self._look(volume) if volume.id in self._settled else None
+        verification = self._look(volume) if volume.id in self._applied else None
         if verification and _is_to_repair(verification) and not self._repairs:
             return ()
-        self._settled.discard(volume.id)
+        self._applied.discard(volume.id)
         changed = self._apply(volume)
         if verification is None or verification.drift:
             self._look(volume, verification)
-        self._settled.add(volume.id)
+        self._applied.add(volume.id)
         return changed
 
     def forget_others(self, volume_ids: Iterable[str]) -> None:
         """Forget the volumes that have no hosts and no target any more."""
         exported = set(volume_ids)
-        self._settled &= exported
+        self._applied &= exported
         for volume_id in (self._last.keys() | self._clean.keys()) - exported:
             self._last.pop(volume_id, None)
             self._clean.pop(volume_id, None)

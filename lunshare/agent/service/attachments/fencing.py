@@ -108,7 +108,7 @@ class Fences:
         self._db, self._access, self._backends = db, access, backends
         self._patient = Limit(patient)
         self._opening: set[str] = set()
-        self._queues = VolumeQueues(locks, jobs, self._settle_and_forget)
+        self._queues = VolumeQueues(locks, jobs, self._apply_and_forget)
 
     def opening(self) -> frozenset[str]:
         """The attachments whose fence has ended, and that are not open again yet."""
@@ -152,7 +152,7 @@ class Fences:
         with self._db.writing() as connection:
             names = _start(connection, host, kind)
         LOG.warning("[%s] host is being fenced: fence=%s", host, kind)
-        jobs = self._settle(self._write_taken(names), seconds)
+        jobs = self._apply_soon(self._write_taken(names), seconds)
         shown = self._read_one(host, jobs)
         LOG.warning("[%s] %s: volumes=%d", host, shown.status, len(shown.volumes))
         return shown
@@ -171,7 +171,7 @@ class Fences:
             # With its own: an unfence that has failed is repeated by this.
             names = {host, *_names(host_fences.of_host(connection, host))}
             host_fences.remove(connection, host)
-        jobs = self._settle(self._write_taken(names, opens=True), seconds)
+        jobs = self._apply_soon(self._write_taken(names, opens=True), seconds)
         with self._db.reading() as connection:
             accesses = host_accesses.of_names(connection, sorted(names))
         shown = [
@@ -189,13 +189,13 @@ class Fences:
             ids = host_accesses.stale(connection, self._lax())
         self._write(ids)
 
-    def _settle_and_forget(self, attachment_id: str) -> None:
+    def _apply_and_forget(self, attachment_id: str) -> None:
         try:
-            self.settle_locked(attachment_id)
+            self.apply_locked(attachment_id)
         finally:
             self._opening.discard(attachment_id)
 
-    def settle_locked(self, attachment_id: str) -> None:
+    def apply_locked(self, attachment_id: str) -> None:
         """Make the access of an attachment what its row says.
 
         The caller has the lock of the volume. The time is noted at which the target
@@ -261,7 +261,7 @@ class Fences:
             if not backend.drivers.target.abilities.enforces_read_only
         ]
 
-    def _settle(self, accesses: Accesses, seconds: float) -> _Jobs:
+    def _apply_soon(self, accesses: Accesses, seconds: float) -> _Jobs:
         """Let the target follow the rows, and wait a little; return the jobs by row."""
         by_volume: dict[tuple[str, str], list[str]] = {}
         for access in accesses:

@@ -36,11 +36,11 @@ class VolumeQueues:
         futures = {ident: Future[None]() for ident in attachment_ids}
         with self._mutex:
             self._items.setdefault(volume_id, []).extend(futures.items())
-        job = self._jobs.run_later(self.settle, volume_id, backend, JobPool.ACCESS)
+        job = self._jobs.run_later(self.run, volume_id, backend, JobPool.ACCESS)
         job.add_done_callback(lambda job: self._give_up(volume_id, job))
         return futures
 
-    def settle(self, volume_id: str) -> None:
+    def run(self, volume_id: str) -> None:
         """Work on all that wait for it now. A job runs it; another does what follows.
 
         :raises AgentError: of the first one that has failed.
