@@ -90,7 +90,7 @@ def decide_before_the_transaction(patch: pytest.MonkeyPatch) -> None:
 
     def promote(self: ModeChanges, row: Any, mode: Mode, *_: Any) -> Any:
         with self._db.reading() as connection:
-            volume = self.check_promotion(connection, row, mode)
+            volume = self.check_promotion(connection, row)
         with self._db.writing() as connection:
             row = attachments.require(connection, row.id)
             row = mode_change.write(connection, row, mode, None)
@@ -106,7 +106,7 @@ def open_before_the_row(patch: pytest.MonkeyPatch) -> None:
 
     def early(self: ModeChanges, row: Any, mode: Mode, *given: Any) -> Any:
         with self._db.reading() as connection:
-            volume = self.check_promotion(connection, row, mode)
+            volume = self.check_promotion(connection, row)
         auth = Auth(row.auth_username, row.auth_password)
         wanted = Connector(row.initiator, mode, row.id, auth)
         self._access.apply(

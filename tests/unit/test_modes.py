@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which mode an attachment gets; two files decide it."""
+"""Which mode an attachment gets; one file decides it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,7 @@ from lunshare.agent.model.states import AttachStatus, VolumeStatus
 from lunshare.agent.service.attachments import wanted_state
 
 AGENT = Path(__file__).resolve().parents[2] / "lunshare" / "agent"
-DECIDING = {
-    "service/attachments/handover.py",  # who follows may write
-    "service/attachments/leases.py",  # and who is next
-    "service/attachments/wanted_state.py",
-    "service/attachments/writers_policy.py",
-}
+DECIDING = "service/attachments/wanted_state.py"
 
 RO, RW = Mode.RO, Mode.RW
 
@@ -84,4 +79,4 @@ def test_no_other_file_decides() -> None:
         if ast.unparse(node) == "Mode.RW"
         or (isinstance(node, ast.Call) and ast.unparse(node.func) == "Mode")
     }
-    assert files == DECIDING
+    assert files == {DECIDING}

@@ -138,6 +138,11 @@ class Attachment:
         return self.status
 
     @property
+    def writes(self) -> bool:
+        """Whether its mode lets the host write; False where it has none yet."""
+        return self.mode is not None and self.mode is not Mode.RO
+
+    @property
     def is_fencing(self) -> bool:
         """Whether writes of its host, which may not write any more, may still land."""
         if self.fence is not None and self.fenced_at is None:

@@ -369,10 +369,9 @@ class ModeDecision:
         :raises Conflict: it is rw, and the policy does not allow what has been asked
             for, or a handover is pending.
         """
-        if self._policy is not None:
-            mode = writers_policy.lower(
-                self._policy, row, mode, lambda: self._present, asked=asked
-            )
+        if policy := self._policy:
+            why = partial(writers_policy.refusal, policy, row, lambda: self._present)
+            mode = wanted_state.lower_mode(mode, why, asked=asked)
         if mode is not Mode.RO and self._is_handed_over:
             raise refusals.handover_pending(self._volume.id)
         return mode

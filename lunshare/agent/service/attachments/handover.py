@@ -133,7 +133,7 @@ class Handovers:
         ids = [row.id for row in leaving]
         _check(new, follower, leaving)
         _check_initiators(leaving, [r for r in (*rows, follower) if r.id not in ids])
-        self._changes.check_promotion(connection, follower, Mode.RW, ids)
+        self._changes.check_promotion(connection, follower, ids)
         for row in leaving:
             self._access.check_support(volume, Mode.RO, row.initiators[0])
             if row.status not in ENDING:
@@ -193,8 +193,8 @@ class Handovers:
             promoted = self._start_promotion(connection, volume_id, state)
         if promoted is None:
             return
-        volume, row, had = promoted
-        if is_new and had is Mode.RW:  # after a fence it may not be open yet
+        volume, row, wrote = promoted
+        if is_new and wrote:  # after a fence it may not be open yet
             self._access.apply(volume, row.initiator)
         else:
             self._changes.open(
@@ -213,8 +213,8 @@ class Handovers:
 
     def _start_promotion(
         self, connection: Connection, volume_id: str, state: State
-    ) -> tuple[Volume, Attachment, Mode | None] | None:
-        """Write that the follower may write; return with the mode that it had.
+    ) -> tuple[Volume, Attachment, bool] | None:
+        """Write that the follower may write; return whether it could before.
 
         None: it may not, or has to wait for an operation of the volume, which the state
         says then.
@@ -229,12 +229,12 @@ class Handovers:
             write_fences.write_handover(connection, volume_id, state)
             return None
         try:
-            volume, row = self._changes.start_promotion(connection, follower, Mode.RW)
+            volume, row = self._changes.start_promotion(connection, follower)
         except AgentError as error:
             _end(connection, volume_id, state, error)
             return None
         write_fences.write_handover(connection, volume_id, state)
-        return volume, row, follower.mode
+        return volume, row, follower.writes
 
 
 def begin(connection: Connection, volume_id: str, to: str, leaving: list[str]) -> None:
@@ -283,7 +283,7 @@ def _check(new: NewHandover, follower: Attachment, leaving: list[Attachment]) ->
         raise Conflict(
             f"lunshare:handover.to: it is {new.to}, as from; name another attachment"
         )
-    if not leaving and (new.source is not None or follower.mode is Mode.RW):
+    if not leaving and (new.source is not None or follower.writes):
         raise Conflict(
             f"lunshare:handover.from: attachment {new.source or 'other than to'} does"
             f" not have volume {new.volume_id} rw; name one that has, or change the"

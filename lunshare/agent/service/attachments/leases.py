@@ -229,7 +229,7 @@ class Leases:
         if volume.own_status is not VolumeStatus.AVAILABLE:
             return row.status in WANTED  # the handover waits for the volume
         try:
-            self._changes.check_promotion(connection, row, Mode.RW, ids)
+            self._changes.check_promotion(connection, row, ids)
         except Conflict:
             return False
         return True

@@ -155,7 +155,7 @@ class ModeChanges:
         """Commit that the host may write, then let it."""
         with self._db.writing() as connection:
             row = attachments.require(connection, row.id)
-            volume = self.check_promotion(connection, row, mode)
+            volume = self.check_promotion(connection, row)
             is_new = row.mode is not mode
             if is_new:
                 allowed_mode(connection, volume, row, mode, asked=True)
@@ -184,32 +184,32 @@ class ModeChanges:
         self,
         connection: Connection,
         row: Attachment,
-        mode: Mode,
         leaving: Collection[str] = (),
     ) -> Volume:
         """Return the volume of a row whose host may write, as far as rows say.
 
         :raises Conflict: it may not, when the attachments ``leaving`` are not rw.
         """
-        volume = _check(self._access, connection, row, mode)
+        volume = _check(self._access, connection, row, wanted_state.PROMOTED)
         if volume.readonly:
             raise refusals.readonly(row)
         policy, losing = read_policy(connection, volume), {*leaving, row.id}
         if policy is not None:
             rows = access.unfenced_writers(connection, volume.id)
             present = [other for other in rows if other.id not in losing]
-            writers_policy.lower(policy, row, mode, lambda: present, asked=True)
+            if why := writers_policy.refusal(policy, row, lambda: present):
+                raise why
         return volume
 
     def start_promotion(
-        self, connection: Connection, row: Attachment, mode: Mode
+        self, connection: Connection, row: Attachment
     ) -> tuple[Volume, Attachment]:
         """Write that the host may write; the caller commits, then calls ``open``.
 
         :raises Conflict: it may not.
         """
-        volume = self.check_promotion(connection, row, mode)
-        return volume, write(connection, row, mode, None)
+        volume = self.check_promotion(connection, row)
+        return volume, write(connection, row, wanted_state.PROMOTED, None)
 
     def open(
         self,

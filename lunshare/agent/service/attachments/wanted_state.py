@@ -12,11 +12,14 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lunshare.agent.model.errors import Invalid
+from lunshare.agent.model.errors import Conflict, Invalid
 from lunshare.agent.model.records import Attachment, Mode, Volume
 from lunshare.agent.model.states import WANTED, FenceKind
 from lunshare.drivers import chap_text
 from lunshare.drivers.values import Auth, Connector
+
+#: What a host is promoted to: by a change of mode, a handover, or as the next writer.
+PROMOTED = Mode.RW
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +130,20 @@ def choose_mode(volume: Volume, *requests: Mode | None) -> Mode | None:
 def choose_open_mode(volume: Volume, *requests: Mode | None) -> Mode:
     """Return the mode of an attachment that is opened: the same, and else rw."""
     return choose_mode(volume, *requests) or Mode.RW
+
+
+def lower_mode(mode: Mode, why: Callable[[], Conflict | None], *, asked: bool) -> Mode:
+    """Return what a writers policy leaves of a mode.
+
+    ``why`` returns why the host may not write, None if it may; only rw asks for it.
+    ``asked``: a client has named the mode for this row; else it is a default.
+
+    :raises Conflict: it is rw, has been asked for, and may not be.
+    """
+    refusal = why() if mode is Mode.RW else None
+    if refusal is not None and asked:
+        raise refusal
+    return Mode.RO if refusal else mode
 
 
 def check_writable(volume: Volume, request: Mode | None) -> None:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Whether an attachment may be rw where its volume has a writers policy.
+"""Whether a host may write where its volume has a writers policy.
 
 Pure. What it decides on is read in the transaction that commits the attachment, or the
 policy (``lunshare.agent.service.attachments.access``).
@@ -11,27 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from lunshare.agent.model.errors import Conflict
-from lunshare.agent.model.records import Attachment, Mode
+from lunshare.agent.model.records import Attachment
 from lunshare.agent.service.attachments import refusals
 from lunshare.drivers.writers import WritersPolicy
 
 #: Returns the attachments of a volume whose hosts may be writing.
 Present = Callable[[], Sequence[Attachment]]
-
-
-def lower(
-    policy: WritersPolicy, row: Attachment, mode: Mode, present: Present, *, asked: bool
-) -> Mode:
-    """Return what a policy leaves of a mode for the host of ``row``.
-
-    ``asked``: a client has named the mode for this row; else it is a default.
-
-    :raises Conflict: it is rw, has been asked for, and the policy does not allow it.
-    """
-    why = refusal(policy, row, present) if mode is Mode.RW else None
-    if why is not None and asked:
-        raise why
-    return Mode.RO if why else mode
 
 
 def refusal(
@@ -82,7 +67,7 @@ def _hosts(rows: Iterable[Attachment]) -> set[str]:
     """Return the writers of these rows, also those that a new connector replaces."""
     hosts = set()
     for row in rows:
-        if row.mode == Mode.RW:
+        if row.writes:
             hosts.add(_host(row))
         if row.former_initiator:
             hosts.add(row.instance_uuid or row.former_initiator)
