@@ -169,6 +169,25 @@ def read_answer(wire: socket.socket) -> None:
         size += len(wire.recv(65536))
 
 
+def test_the_kernel_takes_little_of_an_answer_before_its_client_reads() -> None:
+    """It would take up to 4 MiB, which the thread of all connections copies."""
+    server = listener.serve(_large, [Address(("127.0.0.1", 0))], 1)
+    server.start()
+    with ExitStack() as stack:
+        stack.callback(server.stop)
+        wire = stack.enter_context(socket.create_connection(server.bind_addr, 20))
+        wire.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        until(lambda: any(client.unread for client in server.connections.all))
+        (connection,) = server.connections.all
+        buffered = connection.socket.get_write_buffer_size() + len(connection._unsent)
+        assert buffered > 4 * 2**20 - 1_000_000
+
+
+def _large(environ: object, start_response: Any) -> list[bytes]:
+    start_response("200 OK", [])
+    return [bytes(4 * 2**20)]
+
+
 @contextmanager
 def no_descriptors() -> Iterator[None]:
     """A process that cannot open anything."""

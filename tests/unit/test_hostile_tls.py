@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import socket
 import ssl
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +20,7 @@ import pytest
 
 from lunshare.agent.http import listener
 from lunshare.agent.http.tls import Certificates
+from lunshare.agent.http.tls_records import RecordTurns
 from lunshare.agent.listen_addresses import Address
 from lunshare.agent.model.errors import StartupError
 from tests.api.identity_daemon import certificate
@@ -174,6 +177,47 @@ def test_records_without_data_do_not_delay_health_checks(running: TlsServer) -> 
     for client, thread in zip(clients, threads, strict=True):
         thread.join()
         client.wire.close()
+
+
+def test_records_leave_turns_of_the_loop_to_others() -> None:
+    """Of many clients whose records are costly some wait for the next turn."""
+    loop = asyncio.new_event_loop()
+    turns, order = RecordTurns(loop), []
+
+    def record() -> None:
+        end = time.perf_counter() + 0.006
+        while time.perf_counter() < end:
+            pass
+        order.append("record")
+        if order.count("record") == 20:
+            loop.stop()
+
+    def other() -> None:
+        order.append("other")
+        loop.call_soon(other)
+
+    def arrive() -> None:
+        if not turns.run(record):
+            turns.run_later(record)
+
+    for _ in range(20):
+        loop.call_soon(arrive)
+    loop.call_soon(other)
+    loop.run_forever()
+    loop.close()
+    rows = "".join(name[0] for name in order).split("o")
+    assert max(map(len, rows)) <= 3
+
+
+def test_a_client_cannot_ask_for_another_handshake(running: TlsServer) -> None:
+    """Of TLS 1.2: each costs the server a signature."""
+    port = running.server.bind_addr[1]
+    words = ["openssl", "s_client", "-tls1_2", "-connect", f"127.0.0.1:{port}"]
+    done = subprocess.run(
+        words, input=b"R\n", capture_output=True, check=False, timeout=60
+    )
+    assert b"RENEGOTIATING" in done.stderr
+    assert b"no renegotiation" in done.stderr
 
 
 def replace(path: Path, replacement: Callable[[Path], object]) -> None:
