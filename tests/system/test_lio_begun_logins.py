@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable
 
@@ -12,6 +13,7 @@ import pytest
 from lunshare.drivers.values import Auth, Export
 from tests.stands.waiting import until
 from tests.system.begun_logins import begun
+from tests.system.hostile_host import PORTAL
 from tests.system.lio_checks import ONE, protected, refused
 from tests.system.lio_node import Node, initiator
 
@@ -55,6 +57,41 @@ def test_begun_logins_delay_no_attach_and_no_detach(
         a.write(0, ONE)
     assert max(took) < _SECONDS, took
     until(lambda: node.apply(a="rw") == () and not node.acl("b").exists())
+
+
+@pytest.mark.parametrize("mode", ["ro", "none"])
+def test_a_begun_login_delays_no_writer_that_may_reserve(node: Node, mode: str) -> None:
+    """Such hosts share a LUN. That nobody has more sessions proves that all landed."""
+    node.reservations = True
+    node.apply(a="rw", b="rw", c="ro")
+    a, b = node.login("a"), node.login("b")
+    b.write(0, ONE)
+    with begun(node, "b", 1):
+        left = {"b": "ro"} if mode == "ro" else {}
+        took = _timed("close b", lambda: node.apply(only="b", a="rw", c="ro", **left))
+        took += _timed("detach c", lambda: node.apply(only="c", a="rw", **left))
+    assert took < _SECONDS
+    assert node.live() == {"a": "rw", **left}
+    assert node.on_disk(0) == ONE
+    a.write(0, ONE)
+    node.apply(only="b", a="rw", b="rw")
+    node.login("b").write(0, ONE)
+
+
+def test_few_acls_stay_beside_a_connection_that_never_logs_in(node: Node) -> None:
+    """However long it is kept open, and however many hosts come and go."""
+    hosts = [f"h{number}" for number in range(100)]
+    address, _, port = PORTAL.rpartition(":")
+    node.apply(a="rw")
+    a = node.login("a")
+    with socket.create_connection((address, int(port))):
+        node.apply(a="rw", **dict.fromkeys(hosts, "ro"))
+        node.apply(only=hosts, a="rw")
+        assert _timed("apply all", lambda: node.apply(a="rw")) < _SECONDS
+        assert len(list((node.group / "acls").iterdir())) == 1 + 64
+        a.write(0, ONE)
+    until(lambda: node.apply(a="rw") == () and not node.acl(hosts[0]).exists())
+    until(lambda: node.apply(a="rw") == () and not node.acl(hosts[-1]).exists())
 
 
 def test_a_closed_acl_lets_its_host_in_again_only_as_attached(node: Node) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from lunshare.drivers.errors import TargetFailed
+from lunshare.drivers.errors import DeadlineExceeded, TargetFailed
 from tests.stands.waiting import until
 from tests.system.hostile_host import PORTAL
 from tests.system.lio_checks import ONE, refused
@@ -80,6 +80,29 @@ def test_a_session_that_never_ends_stops_nobody_else(
     assert node.login("d").read(0) == ONE
     assert refused(node, "b")
     assert time.monotonic() - began < _SECONDS
+
+
+def test_a_hidden_session_on_a_shared_lun_stops_its_own_volume_only(
+    lost: Node, node: Node
+) -> None:
+    """Where hosts may reserve they share a LUN: see decision 0048."""
+    lost.reservations = True
+    lost.apply(a="rw", b="rw")
+    node.apply(a="rw")
+    (lost.group / "param/DefaultTime2Retain").write_text("20")
+    a, hasty = lost.login("a"), target(lost.helper, deadline=1.0)
+    with contextlib.closing(_raw(lost, 1)) as first, contextlib.closing(_raw(lost, 2)):
+        _drop(lost, first)
+        for _ in range(2):
+            with pytest.raises(DeadlineExceeded):
+                hasty.apply(lost.export(a="rw"), only={initiator("b")})
+    a.write(0, ONE)
+    assert lost.on_disk(0) == ONE
+    assert refused(lost, "b")
+    with pytest.raises(DeadlineExceeded, match="reading"):
+        lost.driver.observe_volume(lost.id)
+    _quickly(node, "b", a="rw", b="ro")
+    _quickly(node, "b", a="rw")
 
 
 def _raw(node: Node, number: int, host: str = "b") -> RawSession:

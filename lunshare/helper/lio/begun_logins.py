@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Iterable, Iterator
 
 from lunshare.helper.lio.configfs import ISCSI, names, read
 
@@ -14,23 +16,59 @@ _TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 # ESTABLISHED, and CLOSE_WAIT: the host has closed it, and the kernel not yet.
 _STATES = ("01", "08")
 _THREAD = "iscsi_trx"
+# Of a socket that nobody has accepted yet.
+_NO_INODE = "0"
+# So long it is believed that there are some. The kernel ends one after 15 s.
+_BELIEVED_SECONDS = 5.0
+
+#: The node's port, both addresses, and the number that no other socket gets.
+_Socket = tuple[int, str, str, str]
 
 
-def may_exist() -> bool:
-    """Whether a host may have begun a login at any target of the node.
+class BegunLogins:
+    """What is known of the node's connections, so that its processes are read rarely.
 
-    Its connection is there. Each connection that has logged in has a thread of the
-    kernel, which starts with that (iscsi_target_nego.c). The number of sessions
-    does not tell: a dead session has no connection, and would hide a begun login.
+    Each connection that has logged in has a thread of the kernel, which starts with
+    that (iscsi_target_nego.c), and stays logged in. The number of sessions does not
+    tell: a dead session has no connection, and would hide a begun login.
     """
-    paths = (f"{ISCSI}/{name}" for name in names(ISCSI))
-    portals = (portal for path in paths for portal in _portals(path))
-    ports = {int(portal.rpartition(":")[2]) for portal in portals}
-    count = sum(port in ports for port in _open_ports())
-    return count > 0 and count > _logged_in()
+
+    def __init__(self) -> None:
+        self._mutex, self._until = threading.Lock(), float("-inf")
+        self._logged_in = frozenset[_Socket]()
+
+    def may_exist(self, group: str) -> bool:
+        """Whether a host may have begun a login at the portals of a portal group.
+
+        However many ask, the processes are read once for each new connection at most,
+        and once in five seconds while there are some that have not logged in.
+        """
+        with self._mutex:
+            if _sockets(_ports([group])) <= self._logged_in:
+                return False
+            now = time.monotonic()
+            if now >= self._until:
+                self._look(now)
+            return now < self._until
+
+    def _look(self, now: float) -> None:
+        groups = (
+            f"{ISCSI}/{name}/{group}"
+            for name in names(ISCSI)
+            for group in names(f"{ISCSI}/{name}")
+        )
+        sockets = _sockets(_ports(groups))
+        if len(sockets) > _threads():
+            self._until = now + _BELIEVED_SECONDS
+        else:
+            self._logged_in = frozenset(one for one in sockets if one[-1] != _NO_INODE)
 
 
-def _logged_in() -> int:
+#: Those of this node.
+LOGINS = BegunLogins()
+
+
+def _threads() -> int:
     """Return how many connections have logged in, also those of discovery sessions."""
     count = 0
     for process in filter(str.isdigit, names("/proc")):
@@ -39,15 +77,20 @@ def _logged_in() -> int:
     return count
 
 
-def _portals(target: str) -> Iterator[str]:
-    for group in names(target):
-        yield from names(f"{target}/{group}/np")
+def _ports(groups: Iterable[str]) -> set[int]:
+    portals = (portal for group in groups for portal in names(group + "/np"))
+    return {int(portal.rpartition(":")[2]) for portal in portals}
 
 
-def _open_ports() -> Iterator[int]:
-    """Yield the node's port of each connection. Their form: proc(5), net/tcp."""
+def _sockets(ports: set[int]) -> set[_Socket]:
+    """Return the connections at these ports. Their form: proc(5), net/tcp."""
+    return {socket for socket in _open_sockets() if socket[0] in ports}
+
+
+def _open_sockets() -> Iterator[_Socket]:
     for table in filter(os.path.exists, _TABLES):
         with open(table, encoding="ascii") as lines:
             for words in map(str.split, lines):
                 if words[3] in _STATES:
-                    yield int(words[1].rpartition(":")[2], 16)
+                    port = int(words[1].rpartition(":")[2], 16)
+                    yield port, words[1], words[2], words[9]

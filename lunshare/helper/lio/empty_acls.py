@@ -5,14 +5,19 @@
 from __future__ import annotations
 
 import errno
+import random
 from collections.abc import Iterable
+from threading import Event
 
 from lunshare.drivers.errors import TargetFailed
-from lunshare.helper.lio import acls, begun_logins, reservations
+from lunshare.helper.lio import acls, reservations
+from lunshare.helper.lio.begun_logins import LOGINS
 from lunshare.helper.lio.configfs import remove_object
 from lunshare.helper.lio.target_tree import Target
 from lunshare.helper.named_locks import TimedLock
 
+# So many may stay beside logins that may have begun: 64 hosts that were detached.
+_MOST_KEPT = 64
 # "Not empty": the mapped LUN is still there, because it is depended on.
 _DEPENDED_ON = (errno.EBUSY, errno.ENOTEMPTY)
 _STUCK = (
@@ -24,14 +29,17 @@ _STUCK = (
 def remove_idle(target: Target, lock: TimedLock) -> None:
     """Remove the kept ACLs that nothing can hold. This changes no access.
 
-    It reads every ACL of the target and every process of the node, so a change of
-    single hosts does not call it.
+    Beside logins that may have begun, ``_MOST_KEPT`` stay. It reads every ACL of the
+    target, so a change of single hosts does not call it.
     """
     kept = {target.acl(host): why for host, why in reasons(target).items()}
     closed = [acl for acl, why in kept.items() if why not in acls.REFUSED]
     idle = [acl for acl in closed if not acls.in_session(acl)]
-    if not idle or has_more_sessions(target) or begun_logins.may_exist():
+    if not idle or has_more_sessions(target):
         return
+    if LOGINS.may_exist(target.group):
+        random.shuffle(idle)  # who holds one cannot know which of them are next
+        idle = idle[_MOST_KEPT:]
     for acl in idle:
         if kept[acl] == acls.HELD:
             acls.unmap(acl, lock)
@@ -85,12 +93,15 @@ def need_luns(target: Target) -> None:
         raise TargetFailed(target.volume_id, _STUCK % ", ".join(hosts))
 
 
-def end_all(target: Target) -> None:
-    """Remove or keep each ACL of a target without LUNs, where nobody can log in.
+def end_all(target: Target, hosts: Iterable[str], given_up: Event) -> None:
+    """Remove or keep the ACLs of a target without LUNs, where nobody can log in.
 
-    This waits for a login that has begun: the kernel ends it after 15 s.
+    This waits for a login that has begun: the kernel ends it after 15 s. With
+    ``given_up`` the rest is left alone.
     """
-    for acl in map(target.acl, target.acls()):
+    for acl in map(target.acl, hosts):
+        if given_up.is_set():
+            return
         if not target.sessions():
             remove(acl)
         elif acls.is_dead(acl):

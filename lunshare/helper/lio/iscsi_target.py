@@ -17,6 +17,7 @@ import errno
 import os
 import time
 from collections.abc import Iterable
+from threading import Event
 
 from lunshare.drivers.errors import TargetFailed
 from lunshare.drivers.protocol import export_paths
@@ -63,6 +64,8 @@ _FOR_NEW_HOSTS = (
 # iscsit_get_np skips a portal that is shutting down).
 _SHUTDOWN_SECONDS, _PAUSE_SECONDS = 3.0, 0.01
 _END_SECONDS = 2.0
+# The removal of one ACL takes less than a millisecond, or waits for a begun login.
+_ACLS_SECONDS, _ACL_SECONDS = 0.25, 0.01
 
 
 def prepare_for_hosts(target: Target) -> None:
@@ -290,7 +293,8 @@ def _remove_objects(target: Target, lock: TimedLock) -> list[str]:
     for lun in sorted(names(target.group + "/lun"), reverse=True):
         path = f"{target.group}/lun/{lun}"  # LUN 0 last: it says whose the target is
         lock.run_step(f"closing {lun} of {target.name}", remove_lun, path)
-    lock.run_step(f"removing the ACLs of {target.name}", empty_acls.end_all, target)
+    if not _end_acls(target, lock):
+        return [f"target of {target.name} emptied; a login that has begun holds it"]
     for portal in names(target.group + "/np"):
         remove_object(f"{target.group}/np/{portal}")
     if hosts := target.acls():
@@ -299,6 +303,19 @@ def _remove_objects(target: Target, lock: TimedLock) -> list[str]:
     remove_object(target.group)
     remove_object(target.path)
     return [f"target of {target.name} removed"]
+
+
+def _end_acls(target: Target, lock: TimedLock) -> bool:
+    """Remove the ACLs; False if one is still held, which is left to its thread.
+
+    Until that ends, at most 15 s, the directory of the ACLs cannot be read.
+    """
+    hosts, given_up = target.acls(), Event()
+    what = f"removing the ACLs of {target.name}"
+    seconds = _ACLS_SECONDS + _ACL_SECONDS * len(hosts)
+    if not lock.try_step(what, seconds, empty_acls.end_all, target, hosts, given_up):
+        given_up.set()
+    return not given_up.is_set()
 
 
 def _wait_for_sessions(target: Target, lock: TimedLock, seconds: float) -> None:

@@ -12,8 +12,9 @@ a tag that says why. Nothing of its host is left to land. It is used again when 
 is attached again, or removed by a full apply while nothing can hold it.
 
 The removal of a LUN of its own waits for each command of a host that writes, also of
-sessions that the kernel does not show. For one that shares the writers' LUN only the
-removal of its ACL does: it is the proof if it was logged in, so its ACL does not stay.
+sessions that the kernel does not show. For one that shares the writers' LUN, and was
+logged in, the proof is that its target has no session that is not shown, or else the
+removal of its ACL.
 """
 
 from __future__ import annotations
@@ -104,7 +105,8 @@ def _end(target: Target, acl: str, lock: TimedLock, landed: bool) -> None:
     ``info`` shows one session, and none while a session is logging out that was not the
     host's latest: target_shutdown_sessions takes it from the list, and
     lio_tpg_close_session skips it (seen on 6.12). Where the ACL of a host on the
-    writers' LUN is not removed, the number of sessions is the proof.
+    writers' LUN is not removed, the number of sessions is the proof. While another host
+    has several sessions the number tells nothing, and the ACL is removed.
 
     :raises DeadlineExceeded: such a session may have a write in progress.
     """
@@ -113,7 +115,7 @@ def _end(target: Target, acl: str, lock: TimedLock, landed: bool) -> None:
         LOG.warning("the kernel does not remove the mapped LUN of %s", acl)
     elif acls.is_dead(acl):
         acls.keep(acl, acls.DEAD)
-    elif landed or acls.is_idle(acl):
+    elif landed or acls.is_idle(acl) or not empty_acls.has_more_sessions(target):
         acls.keep(acl, acls.EMPTY)
     else:
         lock.run_step(what, empty_acls.remove, acl)

@@ -9,12 +9,14 @@ whatever else the node exports.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
 from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, TypeVar
 
-from lunshare.drivers.errors import TargetFailed
+from lunshare.drivers.errors import DeadlineExceeded, HelperBusy, TargetFailed
 from lunshare.drivers.values import Connector, Disk, Mode
 from lunshare.helper.lio import (
     acls,
@@ -35,6 +37,8 @@ from lunshare.helper.verbs import IsGone, never_gone
 
 # They have a part of the threads, like any other medium.
 _UNKNOWN = "unknown disks"
+# The kernel ends a login that has begun after 15 s.
+_LOGIN_SECONDS = 20.0
 
 _Value = TypeVar("_Value")
 
@@ -84,7 +88,19 @@ class TargetVerbs:
         target = self._target(volume_id)
         medium = _medium(target, None)
         with self.locks.hold(target.name, seconds, medium, is_gone=is_gone) as lock:
-            return as_target_failed(_remove, target, lock)
+            changes = as_target_failed(_remove, target, lock)
+        if os.path.isdir(target.path):
+            threading.Thread(target=self._finish, args=(target,), daemon=True).start()
+        return changes
+
+    def _finish(self, target: Target) -> None:
+        """Remove what a login has held that had begun, unless it is used again."""
+        with (
+            contextlib.suppress(OSError, TargetFailed, DeadlineExceeded, HelperBusy),
+            self.locks.hold(target.name, _LOGIN_SECONDS) as lock,
+        ):
+            if not target.enabled():
+                iscsi_target.teardown(target, lock)
 
     def _target(self, volume_id: str) -> Target:
         return Target(self._prefix, volume_id, self._takes_over)
