@@ -33,7 +33,6 @@ from lunshare.helper.lio.configfs import (
     remove_links,
     remove_object,
     write,
-    write_if_different,
 )
 from lunshare.helper.lio.target_tree import Target
 from lunshare.helper.named_locks import TimedLock
@@ -52,13 +51,6 @@ ATTRIBUTES = {
     "param/ImmediateData": "No",
     "param/DefaultTime2Retain": "0",  # no session without a connection: acls.close
 }
-# Those that concern the hosts which are let in from now on.
-_FOR_NEW_HOSTS = (
-    "attrib/prod_mode_write_protect",
-    "param/ImmediateData",
-    "param/DefaultTime2Retain",
-)
-
 # While the last portal of an address shuts down, its socket is still bound, and a new
 # portal is refused: kernel_bind() -98 in the kernel's log, EINVAL from mkdir (6.1:
 # iscsit_get_np skips a portal that is shutting down).
@@ -66,16 +58,6 @@ _SHUTDOWN_SECONDS, _PAUSE_SECONDS = 3.0, 0.01
 _END_SECONDS = 2.0
 # The removal of one ACL takes less than a millisecond, or waits for a begun login.
 _ACLS_SECONDS, _ACL_SECONDS = 0.25, 0.01
-
-
-def prepare_for_hosts(target: Target) -> None:
-    """Prepare a target of Cinder's LVM driver for new hosts, before its full apply.
-
-    It has the kernel's defaults: a new mapped LUN is writable (seen on 6.12), and a
-    command may carry data.
-    """
-    for name in _FOR_NEW_HOSTS:
-        write_if_different(f"{target.group}/{name}", ATTRIBUTES[name])
 
 
 def disk_path(target: Target) -> str:

@@ -23,7 +23,7 @@ import logging
 import os
 from collections.abc import Iterable
 
-from lunshare.helper.lio import acls, empty_acls, reservations
+from lunshare.helper.lio import acls, empty_acls, idle_acls, reservations
 from lunshare.helper.lio.backstores import Role
 from lunshare.helper.lio.target_tree import Target
 from lunshare.helper.named_locks import TimedLock
@@ -115,9 +115,9 @@ def _end(target: Target, acl: str, lock: TimedLock, landed: bool) -> None:
         LOG.warning("the kernel does not remove the mapped LUN of %s", acl)
     elif acls.is_dead(acl):
         acls.keep(acl, acls.DEAD)
-    elif landed or acls.is_idle(acl) or not empty_acls.has_more_sessions(target):
+    elif landed or acls.is_idle(acl) or not idle_acls.has_more_sessions(target):
         acls.keep(acl, acls.EMPTY)
     else:
         lock.run_step(what, empty_acls.remove, acl)
     if not landed and acls.why_kept(acl) not in ("", acls.EMPTY):
-        lock.wait_until(what, lambda: not empty_acls.has_more_sessions(target))
+        lock.wait_until(what, lambda: not idle_acls.has_more_sessions(target))

@@ -28,8 +28,24 @@ from lunshare.helper.named_locks import TimedLock
 
 #: Whether a LUN's port refuses every command.
 OFFLINE = "/alua_tg_pt_offline"
+# Those that concern the hosts which are let in from now on.
+_FOR_NEW_HOSTS = (
+    "attrib/prod_mode_write_protect",
+    "param/ImmediateData",
+    "param/DefaultTime2Retain",
+)
 # Of the numbers that the LUN of a host may have: the first, or one is in use.
 _LIKELY = 2
+
+
+def prepare_for_hosts(target: Target) -> None:
+    """Prepare a target of Cinder's LVM driver for new hosts, before its full apply.
+
+    It has the kernel's defaults: a new mapped LUN is writable (seen on 6.12), and a
+    command may carry data.
+    """
+    for name in _FOR_NEW_HOSTS:
+        write_if_different(f"{target.group}/{name}", ATTRIBUTES[name])
 
 
 def differing(target: Target) -> Iterator[tuple[str, str]]:

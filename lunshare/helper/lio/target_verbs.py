@@ -21,7 +21,7 @@ from lunshare.drivers.values import Connector, Disk, Mode
 from lunshare.helper.lio import (
     acls,
     backstores,
-    empty_acls,
+    idle_acls,
     iscsi_target,
     kept_acls,
     repairs,
@@ -123,7 +123,7 @@ def _apply(target: Target, wanted: Apply, lock: TimedLock) -> list[str]:
         changes += repairs.close_unknown_hosts(target, lock)
     changes += _close(target, wanted, lock)
     if wanted.only is None:
-        empty_acls.remove_idle(target, lock)
+        idle_acls.remove_idle(target, lock)
     if export.disk is None or not export.connectors:
         return changes
     status = iscsi_target.stat_disk(export.disk, lock)
@@ -311,7 +311,7 @@ def _open(
     """
     changes, refused, shared = [], [], wanted.export.reservations
     if target.cinder_backstore():
-        iscsi_target.prepare_for_hosts(target)
+        repairs.prepare_for_hosts(target)
     for connector in wanted.concerned:
         acl = target.acl(connector.initiator)
         if why := acls.why_kept(acl):
