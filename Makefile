@@ -101,7 +101,7 @@ fuzz: $(VENV)/.ready ## random frames, verbs and commands against the root helpe
 COMMANDS ?= 30000
 KERNEL ?= uml
 fuzz-hosts: ## random PDUs of hostile hosts, until the kernel shows a fault; COMMANDS=30000 SEED=404 KERNEL=uml
-	tests/lab/run --kernel $(KERNEL) -- python -m pytest -q -p no:cacheprovider tests/system/fuzz_lio.py \
+	tests/lab/run --kernel $(KERNEL) -- python -m pytest -q -p no:cacheprovider tests/system/test_lio_fuzz.py \
 		--fuzz-commands $(COMMANDS) $(if $(SEED),--fuzz-seed $(SEED))
 
 fuzz-kernels: ## hours: a million of them on each kernel

@@ -13,7 +13,8 @@ import contextlib
 import struct
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from tests.system.fuzz_pdus import IMMEDIATE, NOP, Pdu, Pdus
 from tests.system.hosts import Traffic, block
@@ -23,6 +24,7 @@ from tests.system.raw_iscsi import RawSession
 Counts = Counter[str | tuple[str, object]]
 _BURST = 16  # LIO's window is 64 commands
 _LOGIN_SECONDS, _SILENCE, _QUIET = 0.5, 0.5, 0.05
+_SLOW = 0.2  # seconds
 _DATA_IN, _R2T, _REJECT, _NOP_IN, _ASYNC, _LOGOUT = 0x25, 0x31, 0x3F, 0x20, 0x32, 0x26
 _LOGIN_RESPONSE = 0x23
 _NAMES = {0x22: "task answered", 0x24: "text answered", _NOP_IN: "NOP answered"}
@@ -37,6 +39,8 @@ class Attacker(RawSession):
         self._open: dict[bytes, Pdu] = {}
         super().__init__(initiator, iqn, portal)
         counts["logins"] += 1
+        # Else the kernel stops soon (docs/kernel-reports/read-with-data.md).
+        assert self.answered.get("ImmediateData", "No") == "No"
 
     def attack(self, pdus: Pdus) -> None:
         """Send a burst and a ping, and receive until all are answered, or it is quiet.
@@ -146,23 +150,43 @@ def attack(
 class Honest(Traffic):
     """It writes a block if it may, and reads it, until a command fails.
 
-    ``disturbed``: how often it has read another block than it has written.
+    ``disturbed``: how often it has read another block than it has written. ``slow``:
+    when long rounds began and ended; each begins with the end of the one before it.
     """
 
-    disturbed, slowest = 0, 0.0
+    disturbed = 0
+
+    def __init__(self, *given: Any) -> None:
+        self.slow: list[tuple[float, float]] = []
+        self._ended = time.monotonic()
+        super().__init__(*given)
+
+    def delay(self, others: Iterable[Honest]) -> float:
+        """How much longer one of its rounds took than any of others' in that moment."""
+        calm = [times for each in others for times in each.slow]
+        beside = (
+            max((e - b for b, e in calm if b < ended and e > began), default=0.0)
+            for began, ended in self.slow
+        )
+        both = zip(self.slow, beside, strict=True)
+        return max((e - b - longest for (b, e), longest in both), default=0.0)
 
     def _round(self) -> None:
-        began, data = time.monotonic(), block(f"round {self._rounds}")
+        data = block(f"round {self._rounds}")
         if writes := self._mode == "rw":
             self._session.write(self._at, data)
         self.disturbed += self._session.read(self._at) != data and writes
-        self.slowest = max(self.slowest, time.monotonic() - began)
+        began, self._ended = self._ended, time.monotonic()
+        if self._ended - began > _SLOW:
+            self.slow.append((began, self._ended))
 
     def __str__(self) -> str:
-        times = f"{self._rounds} rounds, slowest {self.slowest:.2f} s"
+        times = f"{self._rounds} rounds, slowest {self.delay([]):.2f} s"
         return f"{self._mode}: {times}, disturbed {self.disturbed}, {self.error}"
 
     @property
     def error(self) -> str:
         """What has stopped it."""
+        if self._stop.is_set() and self._thread.is_alive():
+            return "waits for ever"
         return f"stopped by {self._error}" if self._error else ""

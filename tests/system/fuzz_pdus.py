@@ -85,17 +85,16 @@ class Pdu:
         kind = self.opcode & 63
         yield "PDU opcodes", kind
         if kind == COMMAND:
-            yield "opcodes", self.tail[0]
-            yield "flag patterns", self.flags
+            yield from (("opcodes", self.tail[0]), ("flag patterns", self.flags))
             if self.later:
-                yield "actions with lists", bytes([self.tail[0], self.tail[1]])
+                yield "actions with lists", self.tail[:2]
         elif kind == TASK:
             yield "task functions", self.flags & 127
         elif kind in (LOGIN, TEXT):
             if kind == LOGIN:
                 yield "login stages", self.flags
-            names = (each.partition(b"=")[0] for each in self.data.split(b"\0"))
-            yield from (("text keys", name) for name in names if name in _NAMES)
+            names = {each.partition(b"=")[0] for each in self.data.split(b"\0")}
+            yield from (("text keys", name) for name in names & _NAMES)
 
 
 class Pdus:
@@ -131,8 +130,8 @@ class Pdus:
             second, handle = (
                 self._choice((bytes(2), bytes(2), self._some(2))) for _ in "vt"
             )
-            pdu = Pdu(LOGIN | IMMEDIATE, flags, bytes(4), data=text + self._keys())
-            made.append(replace(pdu, lun=isid + handle, second=second))
+            head = Pdu(LOGIN | IMMEDIATE, flags, bytes(4), lun=isid + handle)
+            made.append(replace(head, second=second, data=text + self._keys()))
             text = b""
         return [*made, self._spoiled(self._asking())] if self._rarely(8) else made
 

@@ -3,21 +3,22 @@
 """Random PDUs of several hostile hosts at once; what others must not feel of it.
 
 ``--fuzz-commands`` PDUs, from a seed that is printed (``--fuzz-seed``). The same seed
-makes the same PDUs; which host is served first depends on the machine.
+makes the same PDUs; which host is served first depends on the machine. So a delay of an
+honest host is measured beside the same host of a volume that nobody attacks.
 """
 
 from __future__ import annotations
 
 import contextlib
-import re
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from lunshare.drivers.values import Auth
@@ -35,7 +36,7 @@ pytest_plugins = ["tests.system.lio_fixtures"]
 
 _SEED = 404
 #: Host, its volume, its mode there, what it does, and its share of the PDUs. On the
-#: first volume hostile hosts only read, so its bytes are compared.
+#: first volume hostile hosts only read, so its bytes are compared. The third has none.
 _HOSTS = (
     ("b", 0, "ro", Attacker, 0.21),
     ("c", 0, "ro", Attacker, 0.21),
@@ -49,8 +50,10 @@ _HOSTS = (
 )
 _HONEST = {"a": "rw", "r": "ro"}
 _PASSWORD = Auth("host-h", "a-secret-of-h-0123")
-_SHARES = {"ro": 0.55, "rw": 0.42, "no access": 0.03}
-_ENOUGH, _ANSWERED, _SECONDS, _LEAK, _PAUSE = 0.98, 0.7, 1.0, 24 * MIB, 0.05
+_ROLES = ("ro", "rw", "no access")
+_ANSWERED, _LEAK, _PAUSE = 0.5, 24 * MIB, 0.05
+#: How much longer than hosts of the third volume one may wait, and how long these may.
+_SECONDS, _MOST_SECONDS = 1.0, 5.0
 #: How many different ones of each kind (``Pdu.kinds``) 30,000 PDUs have at least.
 _LEAST = {
     "PDU opcodes": 20,
@@ -67,7 +70,7 @@ def test_random_pdus_harm_nobody(make: Make, request: pytest.FixtureRequest) -> 
     wanted: int = request.config.getoption("--fuzz-commands")
     chosen = request.config.getoption("--fuzz-seed")
     seed = _SEED if chosen is None else chosen
-    nodes, found = [make(), make()], faults()
+    nodes, found = [make(), make(), make()], faults()
     contents = [filled(node) for node in nodes]
     _attach(nodes)
     _run(nodes, seed + 1, 1000, found)  # the caches grow once
@@ -87,27 +90,29 @@ def test_random_pdus_harm_nobody(make: Make, request: pytest.FixtureRequest) -> 
 class Seen:
     """What the hosts have seen, those of hostile ones by role, and the kernel's fault.
 
-    ``late``: how late a thread was served that does no I/O.
+    ``honest``: two of each volume; ``calm`` are those of the third.
     """
 
     roles: dict[str, Counts]
     honest: list[Honest]
     seconds: float
-    late: float
     fault: str
+
+    @property
+    def calm(self) -> list[Honest]:
+        return self.honest[-len(_HONEST) :]
 
     def check(self, wanted: int) -> None:
         """Fail if honest hosts have felt the others, or those were not served."""
         assert self.fault == "", self
         assert not any(each.error for each in self.honest), self
         assert self.honest[0].disturbed == 0, self
-        assert max(e.slowest for e in self.honest) < _SECONDS + self.late, self
-        for role, share in _SHARES.items():
-            assert self.roles[role]["sent"] > _ENOUGH * share * wanted, self
+        assert max(each.delay(self.calm) for each in self.honest) < _SECONDS, self
+        assert max(each.delay([]) for each in self.calm) < _MOST_SECONDS, self
         served = self.roles["ro"] + self.roles["rw"]
         answers = sum(served[each] for each in (*STATUS.values(), "rejected"))
         assert answers > _ANSWERED * served["sent"], self
-        assert served["GOOD"] > served["sent"] // 10, self
+        assert served["GOOD"] > served["sent"] // 20, self
         assert not {*STATUS.values()} & self.roles["no access"].keys(), self
         if wanted >= 30_000:
             assert [k for k in _LEAST if self.kinds()[k] < _LEAST[k]] == [], self
@@ -119,10 +124,12 @@ class Seen:
 
     def __str__(self) -> str:
         count = sum(seen["sent"] for seen in self.roles.values())
-        lines = [f"{count} in {self.seconds:.0f} s, latest service {self.late:.2f} s"]
+        lines = [f"{count} in {self.seconds:.0f} s"]
         for role, seen in self.roles.items():
             lines += [f"{role}: { {k: n for k, n in seen.items() if type(k) is str} }"]
-        lines += [f"honest host: {each}" for each in self.honest]
+        for each in self.honest:
+            beside = f"{each.delay(self.calm):.2f} s beside the third volume"
+            lines += [f"honest host: {each}; {beside}"]
         lines += [f"different ones sent: {dict(self.kinds())}"]
         lines += [f"left out: {KNOWN_FAULTS}", *self.fault.splitlines()]
         return "\n    ".join(lines)
@@ -150,29 +157,17 @@ def _run(nodes: list[Node], seed: int, wanted: int, faults: Iterator[str]) -> Se
             )
             for name, at, mode, kind, share in _HOSTS
         ]
-        fault, late = _watched(attackers, honest, faults)
-        ended.set()
-    roles: dict[str, Counts] = {role: Counter() for role in _SHARES}
+        while wait(attackers, _PAUSE).not_done:
+            if next(faults) or any(each.error for each in honest):
+                ended.set()
+    roles: dict[str, Counts] = {role: Counter() for role in _ROLES}
     for (name, _, mode, *_), each in zip(_HOSTS, attackers, strict=True):
         roles[mode if mode and name != "h" else "no access"].update(each.result())
-    return Seen(roles, honest, time.monotonic() - began, late, fault)
-
-
-def _watched(
-    attackers: list[Future[Counts]], honest: list[Honest], faults: Iterator[str]
-) -> tuple[str, float]:
-    """Wait for the attackers; returns the kernel's fault, and ``Seen.late``."""
-    fault, late, left = "", 0.0, True
-    while left and not fault and not any(each.error for each in honest):
-        began = time.monotonic()
-        left = bool(wait(attackers, _PAUSE).not_done)
-        late = max(late, time.monotonic() - began - _PAUSE)
-        fault = next(faults)
-    return fault, late
+    return Seen(roles, honest, time.monotonic() - began, next(faults))
 
 
 def _attach(nodes: list[Node]) -> None:
-    """The honest hosts at both, and the hostile ones."""
+    """The honest hosts at each, and the hostile ones."""
     nodes[0].reservations = True
     for number, node in enumerate(nodes):
         connectors = tuple(
@@ -180,6 +175,9 @@ def _attach(nodes: list[Node]) -> None:
             for host, mode in {**_HONEST, **_modes(number)}.items()
         )
         node.driver.apply(replace(node.export(), connectors=connectors))
+        for host in _HONEST:
+            # libiscsi 1.19 ends a session, rarely, that answers the target's ping.
+            (node.acl(host) / "attrib/nopin_timeout").write_text("0")
 
 
 def _modes(number: int) -> dict[str, str]:
@@ -208,6 +206,4 @@ def _detach(nodes: list[Node]) -> dict[str, str]:
 def _available() -> int:
     """Memory in bytes that is not used, without caches."""
     Path("/proc/sys/vm/drop_caches").write_text("3")
-    found = re.search(r"MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text())
-    assert found
-    return int(found[1]) * 1024
+    return psutil.virtual_memory().available
