@@ -74,7 +74,7 @@ def test_the_time_of_a_request_begins_before_it_has_a_thread() -> None:
         one = clients.submit(exchange, port, request("GET /1"))
         assert first.wait(20)
         other = clients.submit(exchange, port, request("GET /2"))
-        until(lambda: server.strangers._items.qsize() == 1)
+        until(lambda: server.strangers._items._count.qsize() == 1)
         queued = time.perf_counter()
         until(lambda: time.perf_counter() > queued + 0.2)
         go.set()

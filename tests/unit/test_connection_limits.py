@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import re
 import resource
+import select
 import socket
 import threading
 import time
@@ -104,6 +105,47 @@ def test_complete_requests_leave_connections_for_others(
     assert caplog.text.count("requests are refused") == 1
 
 
+def test_the_requests_of_a_user_leave_places_for_those_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """448 of one member were all that the node took."""
+    monkeypatch.setattr(connection_loop, "MAX_COMPLETE", 10)
+    go = threading.Event()
+
+    def app(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        user = environ["HTTP_AUTHORIZATION"]
+        environ[PROVEN] = Credential(user, "HTTP_AUTHORIZATION")
+        assert environ["PATH_INFO"] == "/known" or go.wait(20)
+        start_response("200 OK", [])
+        return []
+
+    server = listener.serve(app, [Address(("127.0.0.1", 0))], 2)
+    server.start()
+    with ExitStack() as stack:
+        stack.callback(server.stop)
+
+        def client(user: str, path: str) -> socket.socket:
+            wire = stack.enter_context(socket.create_connection(server.bind_addr, 20))
+            head = f"GET {path} HTTP/1.1\r\nHost: a\r\nAuthorization: {user}\r\n\r\n"
+            wire.sendall(head.encode())
+            return wire
+
+        for user in ("anna", "ben"):
+            assert client(user, "/known").recv(12) == b"HTTP/1.1 200"
+        for user, refused in (("anna", 3), ("ben", 5)):
+            wires = [client(user, "/x") for _ in range(8)]
+            until(lambda w=wires, r=refused: len(answered(w)) == r)  # type: ignore[misc]
+            heads = {wire.recv(12) for wire in answered(wires)}
+            assert heads == {b"HTTP/1.1 503"}
+        assert server.connections._running.total() == 8
+        go.set()
+
+
+def answered(wires: list[socket.socket]) -> list[socket.socket]:
+    """Those that can be read."""
+    return select.select(wires, [], [], 0)[0]
+
+
 def test_complete_requests_count_as_stored_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,6 +180,35 @@ def test_answers_that_clients_do_not_read_are_limited(
         until(lambda: len(running.connections.all) <= 5)
         came = [len(answer(wire)) for wire in wires]
         assert 1 <= sum(each > 1_000_000 for each in came) <= 5
+
+
+def test_the_user_with_the_most_unread_answers_loses_them_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those that had waited longest were closed, whoever had the most."""
+    monkeypatch.setattr(connection_loop, "MAX_UNREAD", 5_000_000)
+
+    def app(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        user = environ["HTTP_AUTHORIZATION"]
+        environ[PROVEN] = Credential(user, "HTTP_AUTHORIZATION")
+        start_response("200 OK", [])
+        return [bytes(1_500_000)] if environ["PATH_INFO"] == "/large" else []
+
+    server = listener.serve(app, [Address(("127.0.0.1", 0))], 1)
+    server.start()
+    with ExitStack() as stack:
+        stack.callback(server.stop)
+        wires = {"ben": 1, "anna": 8}
+        for user, count in wires.items():
+            head = f"HTTP/1.1\r\nHost: a\r\nAuthorization: {user}\r\n\r\n"
+            for _ in range(count):
+                wire = stack.enter_context(socket.create_connection(server.bind_addr))
+                wire.sendall(f"GET /known {head}".encode())
+                assert wire.recv(12) == b"HTTP/1.1 200"
+                wire.sendall(f"GET /large {head}".encode())
+        until(lambda: len(server.connections.all) <= 3)
+        users = [connection.user for connection in server.connections.all]
+    assert "ben" in users
 
 
 @pytest.mark.parametrize("reads", [True, False])

@@ -210,3 +210,21 @@ def test_no_turn_is_lost_or_left_over(
     assert workers.stop(time.monotonic() + 20)
     assert fresh_turn._owner is None
     assert not fresh_turn._queue
+
+
+def test_owners_of_items_come_by_turns() -> None:
+    """A member with 400 requests delayed those of others by 5 s."""
+    go, order = threading.Event(), []
+
+    def work(item: str) -> None:
+        assert go.wait(20)
+        order.append(item)
+
+    workers: Workers[str] = Workers("turn", 1, work)
+    workers.put("first", "anna")
+    for owner, items in (("anna", "abc"), ("ben", "de"), ("eve", "f")):
+        for item in items:
+            workers.put(item, owner)
+    go.set()
+    assert workers.stop(time.monotonic() + 20)
+    assert order in (["first", *"adfbec"], ["first", *"dfaebc"])

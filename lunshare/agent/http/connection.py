@@ -134,8 +134,8 @@ class Connection(asyncio.BufferedProtocol):
         self._is_last = self._closes_at_once = False
         #: Whether the client is a process of this node at a unix socket.
         self.is_peer = _PEER in environ
-        #: Whether its client had proven who it is before this request, and how by it.
-        self.is_known, self.proof = False, cast(Credential | None, None)
+        #: Who its client had proven to be before this request, and how by it.
+        self.user, self.proof = cast(str | None, None), cast(Credential | None, None)
         #: Bytes that came, and requests that were complete.
         self.received = self.requests = 0
 

@@ -33,15 +33,15 @@ LOG = log.getLogger(__name__)
 #: Connections at once. One more replaces the one that has waited longest.
 MAX_CONNECTIONS = 512
 #: Complete requests that wait for a worker, or run. One more gets 503, so that there
-#: are connections for health checks, whatever the workers wait for.
+#: are connections for health checks, whatever the workers wait for. A user may have as
+#: many as are left for others; so may all clients together that no user is known of.
 MAX_COMPLETE = 448
-#: Those of clients that have not proven who they are.
-MAX_STRANGERS = 224
 #: Bytes of requests that do not run yet, over all connections.
 MAX_BUFFERED = 16 * 2**20
-#: Bytes of answers that their clients have not read yet. Beyond it, those that have
-#: waited longest are closed. A page of a list has up to 4 MiB and a row
-#: (lunshare.agent.model.page_rows): 32 clients that read one each, slowly, keep theirs.
+#: Bytes of answers that their clients have not read yet. Beyond it, those of the user
+#: with the most are closed, first what has waited longest. A page of a list has up to
+#: 4 MiB and a row (lunshare.agent.model.page_rows): 32 clients that read one each,
+#: slowly, keep theirs.
 MAX_UNREAD = 192 * 2**20
 
 _TICK = 0.1  # seconds
@@ -53,6 +53,8 @@ _TURNS_OF_NEWCOMER = 4
 _READ_SIZE = 64 * 1024
 _SMALL = 8 * 1024
 _LOG_SECONDS = 10.0  # between two lines about refused requests
+#: The user of a process of this node at a unix socket.
+_PEER = ""
 _BUSY = (503, "serviceUnavailable", "Too many requests wait: try again later.")
 
 
@@ -81,7 +83,7 @@ class ConnectionLoop:
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_serving = self._is_refusing = self._is_woken = False
         self._ended = threading.Event()
-        self._running: Counter[bool] = Counter()
+        self._running: Counter[str | None] = Counter()
         self._known = KnownClients()
         self._answers: deque[tuple[Connection, bytes]] = deque()
         self._full_turns, self._log_after = 0, 0.0
@@ -135,7 +137,7 @@ class ConnectionLoop:
         self._is_woken = False  # before the look: what comes later wakes again
         while self._answers:
             connection, data = self._answers.popleft()
-            self._running[connection.is_known] -= 1
+            self._running[connection.user] -= 1
             if connection.proof:
                 self._known.add(connection.request.environ, connection.proof)
             self._loop.call_soon(connection.send, data)
@@ -224,18 +226,18 @@ class ConnectionLoop:
 
     def _run_or_refuse(self, connection: Connection) -> None:
         environ = connection.request.environ
-        connection.is_known = connection.is_peer or self._known.has(environ)
-        if self._is_full(connection.is_known) or self.holds_too_much(connection):
+        connection.user = _PEER if connection.is_peer else self._known.user(environ)
+        if self._is_full(connection.user) or self.holds_too_much(connection):
             self._log_refusals()
             connection.refuse(Refusal(*_BUSY))
         else:
-            self._running[connection.is_known] += 1
+            self._running[connection.user] += 1
             self._work(connection)
 
-    def _is_full(self, is_known: bool) -> bool:
-        """Return whether no more requests may wait, of known clients or of others."""
-        is_full = not is_known and self._running[False] >= MAX_STRANGERS
-        return is_full or self._running.total() >= MAX_COMPLETE
+    def _is_full(self, user: str | None) -> bool:
+        """Return whether no more requests may wait, of this user or of anybody."""
+        places = MAX_COMPLETE - self._running.total()
+        return places <= (0 if user == _PEER else self._running[user])
 
     def _log_refusals(self) -> None:
         """Log that requests are refused, once in a while."""
@@ -266,11 +268,13 @@ class ConnectionLoop:
 
     def _drop_slow_readers(self) -> None:
         slow = [connection for connection in self.all if connection.unread]
-        stored = sum(connection.unread for connection in slow)
-        for connection in sorted(slow, key=lambda slow: slow.since):
-            if stored <= MAX_UNREAD:
+        stored: Counter[str | None] = Counter()
+        for connection in slow:
+            stored[connection.user] += connection.unread
+        for connection in sorted(slow, key=lambda one: (-stored[one.user], one.since)):
+            if stored.total() <= MAX_UNREAD:
                 return
-            stored -= connection.unread
+            stored[connection.user] -= connection.unread
             connection.abort()
 
     def _close_oldest(self) -> bool:

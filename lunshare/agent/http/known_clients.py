@@ -34,14 +34,15 @@ class KnownClients:
 
     def __init__(self) -> None:
         self._key = os.urandom(32)
-        self._names: TTLCache[bytes, bool] = TTLCache(_MOST, _SECONDS, time.monotonic)
+        self._names: TTLCache[bytes, str] = TTLCache(_MOST, _SECONDS, time.monotonic)
         self._of_users: TTLCache[str, deque[bytes]] = TTLCache(
             _MOST, _SECONDS, time.monotonic
         )
 
-    def has(self, environ: Mapping[str, Any]) -> bool:
-        """Return whether a request has a proof that was accepted before."""
-        return any(self._name(environ, header) in self._names for header in _PROOFS)
+    def user(self, environ: Mapping[str, Any]) -> str | None:
+        """Return whose proof a request has that was accepted before, or None."""
+        users = (self._names.get(self._name(environ, header)) for header in _PROOFS)
+        return next((user for user in users if user is not None), None)
 
     def add(self, environ: Mapping[str, Any], proof: Credential) -> None:
         """Know the client by the header that proved its identity, and by no other."""
@@ -51,7 +52,7 @@ class KnownClients:
             if len(own) == _MOST_OF_USER:
                 self._names.pop(own.popleft(), None)
             own.append(name)
-        self._names[name], self._of_users[proof.user] = True, own
+        self._names[name], self._of_users[proof.user] = proof.user, own
 
     def _name(self, environ: Mapping[str, Any], header: str) -> bytes:
         text = f"{header}\0{environ.get(header, '')}"

@@ -103,8 +103,10 @@ class HttpServer:
         return [certificates for certificates in pairs if certificates is not None]
 
     def _put(self, connection: Connection) -> None:
-        """Let a worker run a request. Known clients do not wait for strangers."""
-        (self.requests if connection.is_known else self.strangers).put(connection)
+        """Let a worker run a request. No user waits for all those of another one."""
+        is_stranger = connection.user is None
+        workers = self.strangers if is_stranger else self.requests
+        workers.put(connection, connection.user)
 
     def _answer(self, connection: Connection) -> None:
         """Run a request; a worker calls this."""

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from queue import SimpleQueue
 from threading import Lock, Thread, get_ident
 from time import monotonic
-from typing import Generic, TypeVar
+from typing import Generic
 
-Item = TypeVar("Item")
+from lunshare.agent.threads.fair_queue import FairQueue, Item
+
 MAX_TURN = 0.1  # seconds; an older turn does not count, so who hangs stops nobody
 
 
@@ -77,25 +77,28 @@ def let_others_run(until: float) -> None:
 
 
 class Workers(Generic[Item]):
-    """Threads that work on the items of a queue, each with the turn."""
+    """Threads that work on the items of a queue, each with the turn.
+
+    An owner's items are done in their order, and those of several by turns.
+    """
 
     def __init__(self, name: str, threads: int, work: Callable[[Item], None]) -> None:
         """Start them. ``work`` must not raise."""
         self._work, self._door = work, Lock()
-        self._items: SimpleQueue[Item | None] = SimpleQueue()
+        self._items: FairQueue[Item] = FairQueue()
         names = [f"{name} {number}" for number in range(threads)]
         self._threads = [Thread(None, self._run, name, daemon=True) for name in names]
         for thread in self._threads:
             thread.start()
 
-    def put(self, item: Item | None) -> None:
-        """Add an item; None ends the thread that gets it."""
-        self._items.put(item)
+    def put(self, item: Item, owner: object = None) -> None:
+        """Add an item of an owner."""
+        self._items.put(owner, item)
 
     def stop(self, until: float) -> bool:
         """Finish all items; return whether that was done by ``until`` (monotonic)."""
         for _ in self._threads:
-            self.put(None)
+            self._items.put(None)
         for thread in self._threads:
             thread.join(max(0.0, until - monotonic()))
         return not any(thread.is_alive() for thread in self._threads)
