@@ -8,12 +8,16 @@ import contextlib
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
 
 import pytest
 
+from lunshare.drivers.errors import Misconfigured
 from lunshare.drivers.targets.lio import LioTarget
 from lunshare.drivers.values import PortalHost
+from tests.stands.waiting import until
 from tests.system.lio_fixtures import backing, driver, helper
 from tests.system.lio_node import Backing, HelperProcess, Node, initiator, run
 from tests.system.lio_node import target as plain_target
@@ -312,3 +316,63 @@ def test_a_killed_helper_leaves_the_table_as_it_was(
     helper.start()
     node.helper, node.driver = helper, guarded(helper)
     assert node.driver.admit_all(at(ADDRESS, address(HOST))) == ()
+
+
+@contextlib.contextmanager
+def without_library() -> Iterator[None]:
+    """As on a node without the package libnftables1."""
+    (library,) = Path("/usr/lib").glob("*/libnftables.so.1")
+    run("mount", "--bind", "/dev/null", str(library))
+    yield
+    run("umount", str(library))
+
+
+@contextlib.contextmanager
+def without_tables() -> Iterator[None]:
+    """As on a kernel that has netfilter, and not nf_tables."""
+    settings = Path("/etc/modprobe.d/lunshare-test.conf")
+    settings.write_text("install nf_tables /bin/false\n")
+    until(tables_are_unloaded)
+    yield
+    settings.unlink()
+
+
+def tables_are_unloaded() -> bool:
+    """Remove those of its modules that nobody uses; whether there was none."""
+    subprocess.run(["nft", "flush", "ruleset"], check=False, capture_output=True)
+    modules = map(str.split, Path("/proc/modules").read_text().splitlines())
+    tables = [words for words in modules if words[0].startswith(("nft_", "nf_tables"))]
+    for name, _, users, *_ in tables:
+        if users == "0":
+            subprocess.run(["rmmod", name], check=False, capture_output=True)
+    return not tables
+
+
+@contextlib.contextmanager
+def own_helper(directory: Path) -> Iterator[HelperProcess]:
+    """It has not loaded the library yet."""
+    process = HelperProcess(directory)
+    yield process
+    process.stop()
+
+
+@pytest.mark.parametrize("lacking", [without_library, without_tables])
+def test_a_node_without_nftables_says_so_and_attaches(
+    lacking: Callable[[], AbstractContextManager[None]],
+    driver: LioTarget,
+    backing: Backing,
+    tmp_path: Path,
+) -> None:
+    """But where the firewall is demanded, the backend is down."""
+    with lacking(), own_helper(tmp_path) as own:
+        default = guarded(own, portal_firewall=None)
+        assert not default.admit(ADDRESS, True)  # so that admit_all is called
+        assert default.admit_all(at(ADDRESS)) == ()
+        assert default.portal_guard
+        assert "is not supported" in default.portal_guard.open
+        with contextlib.closing(Node(own, default, backing)) as node:
+            node.apply(a="rw")
+            assert node.login("a", portal=PORTAL).read(0)
+        assert guarded(own, portal_firewall=False).admit_all(()) == ()
+        with pytest.raises(Misconfigured, match="portal_firewall = true"):
+            guarded(own).check()

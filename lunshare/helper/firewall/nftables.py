@@ -22,8 +22,14 @@ _LIBRARY = "libnftables.so.1"
 _STATELESS, _JSON, _TERSE = 1 << 1, 1 << 4, 1 << 11
 _NETLINK_NETFILTER = 12  # linux/netlink.h
 _MISSING = "No such file or directory"
-# Linux 6.12 without tables of the family inet says the first one.
-_ABSENT = ("Operation not supported", "Operation not permitted", "Protocol not supp")
+# Linux 6.12 without tables of the family inet says the first one, 6.1 with nfnetlink
+# and without nf_tables the last.
+_ABSENT = (
+    "Operation not supported",
+    "Operation not permitted",
+    "Protocol not supp",
+    "cache initialization failed: Invalid argument",
+)
 _FOR_A_WHILE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 # The library has variables of the process.
 _MUTEX = threading.Lock()
