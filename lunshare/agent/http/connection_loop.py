@@ -5,8 +5,8 @@
 The thread reads and writes; it never waits for a client, nor runs a request. It
 passes complete requests to the workers, and sends their answers as fast as the
 clients read. So a slow client, also one that is slow to begin TLS, uses a file
-descriptor and some memory for a while, but no thread. Health checks
-(``is_immediate``) are answered in this thread, even if all workers are busy.
+descriptor and some memory for a while, but no thread. Health checks are answered in
+this thread, even if all workers are busy.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from oslo_log import log
 
 from lunshare.agent.http.connection import Connection, Listener, State
 from lunshare.agent.http.known_clients import KnownClients
-from lunshare.agent.http.request_parser import ParsedRequest, Refusal
+from lunshare.agent.http.request_parser import Refusal
 from lunshare.agent.http.tls_records import RecordReader, RecordTurns
 
 LOG = log.getLogger(__name__)
@@ -52,6 +52,11 @@ _NEWCOMERS = 4
 _TURNS_OF_NEWCOMER = 4
 _READ_SIZE = 64 * 1024
 _SMALL = 8 * 1024
+_HEALTH_CHECKS = frozenset(
+    f"{method} {path}"
+    for method in ("GET", "HEAD")
+    for path in ("/healthz", "/healthcheck", "/readyz")
+)
 _LOG_SECONDS = 10.0  # between two lines about refused requests
 #: The user of a process of this node at a unix socket.
 _PEER = ""
@@ -65,44 +70,38 @@ class ConnectionLoop:
         self,
         listeners: Sequence[Listener],
         work: Callable[[Connection], None],
-        is_immediate: Callable[[ParsedRequest], bool],
     ) -> None:
         """Take connections from these listeners.
 
         A connection with a complete request goes to ``work``, for a worker, which
-        calls ``answered``. ``is_immediate``: whether a request is answered in this
-        thread.
+        calls ``answered``.
         """
-        self._listeners = listeners
-        self._work, self._is_immediate = work, is_immediate
+        self._listeners, self._work = listeners, work
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(_log_error)
         self._records = RecordTurns(self._loop)
         self.buffer = memoryview(bytearray(_READ_SIZE))
         self.all: set[Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._is_serving = self._is_refusing = self._is_woken = False
-        self._ended = threading.Event()
+        self._is_refusing = self._is_woken = False
         self._running: Counter[str | None] = Counter()
         self._known = KnownClients()
         self._answers: deque[tuple[Connection, bytes]] = deque()
         self._full_turns, self._log_after = 0, 0.0
         # For a client that comes when the process has no other descriptor.
         self._spare = Socket()
+        self._thread = threading.Thread(None, self._serve, "listener", daemon=True)
 
-    def serve(self) -> None:
-        """Serve until ``stop``."""
-        self._is_serving = True
+    def start(self) -> None:
+        """Serve in a thread of its own, until ``stop``."""
+        self._thread.start()
+
+    def _serve(self) -> None:
         for listener in self._listeners:
             listener.socket.setblocking(False)
             self._listen(listener)
         self._loop.call_soon(self._tick)
-        try:
-            self._loop.run_forever()
-        finally:
-            self._loop.close()
-            self._spare.close()
-            self._ended.set()
+        self._loop.run_forever()
 
     def _listen(self, listener: Listener) -> None:
         """Accept its clients from now on."""
@@ -114,13 +113,12 @@ class ConnectionLoop:
         self._call(self._refuse)
 
     def stop(self) -> None:
-        """Close every connection, and end ``serve``."""
-        if self._is_serving:
-            self._call(lambda: self._start(self._close()))
-            self._ended.wait()
-        else:
-            self._loop.close()
-            self._spare.close()
+        """Close every connection, and end the thread."""
+        if self._thread.ident is not None:
+            self._call(lambda: self._run_task(self._close()))
+            self._thread.join()
+        self._loop.close()
+        self._spare.close()
 
     def answered(self, connection: Connection, data: bytes) -> None:
         """Send an answer soon. Any thread may call it.
@@ -147,7 +145,7 @@ class ConnectionLoop:
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function)
 
-    def _start(self, coroutine: Any) -> None:
+    def _run_task(self, coroutine: Any) -> None:
         task = self._loop.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -180,7 +178,7 @@ class ConnectionLoop:
             environ = listener.environ(client, address)
             connection = Connection(self, listener, environ)
             self.all.add(connection)
-            self._start(self._connect(connection, client, listener))
+            self._run_task(self._connect(connection, client, listener))
 
     def _makes_room(self) -> bool:
         """Close the oldest connection, when the last newcomers have been read."""
@@ -219,7 +217,7 @@ class ConnectionLoop:
         """Give a complete request to a worker, or answer it at once."""
         if self._is_refusing:
             connection.abort()
-        elif self._is_immediate(connection.request):
+        elif connection.request.target in _HEALTH_CHECKS:
             connection.send(connection.answer())
         else:
             self._run_or_refuse(connection)

@@ -14,7 +14,6 @@ from typing import Any
 from lunshare.agent.http.answer import App
 from lunshare.agent.http.connection import Connection, Listener
 from lunshare.agent.http.connection_loop import ConnectionLoop
-from lunshare.agent.http.request_parser import ParsedRequest
 from lunshare.agent.http.sockets import Bind, listening_socket
 from lunshare.agent.http.tls import Certificates
 from lunshare.agent.listen_addresses import Address
@@ -22,7 +21,6 @@ from lunshare.agent.model.errors import StartupError
 from lunshare.agent.threads.limit import share_of
 from lunshare.agent.threads.turn import Workers
 
-_HEALTH_CHECKS = frozenset({"/healthz", "/healthcheck", "/readyz"})
 _CERTIFICATE_SECONDS = 0.1  # until a look at them, which most times does nothing
 
 
@@ -39,8 +37,7 @@ class HttpServer:
         # A half of them may wait for Keystone, or compute.
         strangers = min(threads, 2 * share_of(threads))
         self.strangers = Workers("stranger", strangers, self._answer)
-        self.connections = ConnectionLoop(listeners, self._put, _is_health_check)
-        self._thread = threading.Thread(None, self._serve, "listener", daemon=True)
+        self.connections = ConnectionLoop(listeners, self._put)
         self._stopped = threading.Event()
 
     @property
@@ -54,14 +51,11 @@ class HttpServer:
         return self.listeners[0].bind_addr
 
     def start(self) -> None:
-        """Serve requests in a thread of its own, until ``stop``."""
-        self._thread.start()
-
-    def _serve(self) -> None:
+        """Serve requests until ``stop``; return at once."""
         if self._certificates():
             watch = threading.Thread(target=self._watch_certificates, daemon=True)
             watch.start()
-        self.connections.serve()
+        self.connections.start()
 
     def reload(self) -> None:
         """Read the certificates again soon. A signal handler may call it."""
@@ -85,8 +79,6 @@ class HttpServer:
         self.connections.stop()
         for listener in self.listeners:
             listener.socket.close()
-        if self._thread.is_alive():
-            self._thread.join()
         return known and others
 
     def _watch_certificates(self) -> None:
@@ -151,10 +143,3 @@ def _bound(
             f"{option} = {address} cannot be bound ({error}): check whether"
             " another daemon uses it"
         ) from error
-
-
-def _is_health_check(request: ParsedRequest) -> bool:
-    """Return whether it is answered at once, from memory."""
-    environ = request.environ
-    is_read = environ["REQUEST_METHOD"] in ("GET", "HEAD")
-    return is_read and environ["PATH_INFO"] in _HEALTH_CHECKS

@@ -68,6 +68,11 @@ class ParsedRequest:
     #: Bytes that are held of it.
     size: int = 0
 
+    @property
+    def target(self) -> str:
+        """The method and the path."""
+        return f"{self.environ['REQUEST_METHOD']} {self.environ['PATH_INFO']}"
+
 
 class RequestParser:
     """The requests of one connection, of which more and more bytes arrive."""

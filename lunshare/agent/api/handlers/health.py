@@ -3,7 +3,7 @@
 """Health checks for load balancers and supervisors. No token, no microversion.
 
 The first two are answered from memory by the thread of the connections
-(lunshare.agent.http.listener), so nothing that hangs delays them.
+(lunshare.agent.http.connection_loop), so nothing that hangs delays them.
 """
 
 from __future__ import annotations
