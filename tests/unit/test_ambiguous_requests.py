@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import socket
-from asyncio import sslproto
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from lunshare.agent.http import connection_loop, listener
+from lunshare.agent.http.tls_records import LimitedTls
 from lunshare.agent.listen_addresses import Address
 from tests.ambiguous_requests import READ_AS_ONE, REFUSED
 
@@ -67,4 +67,4 @@ def test_an_unusual_form_is_one_request(data: bytes, recorder: Recorder) -> None
 
 def test_a_connection_with_tls_has_a_small_buffer() -> None:
     """asyncio's own is 256 KiB, for each of MAX_CONNECTIONS."""
-    assert sslproto.SSLProtocol.max_size * connection_loop.MAX_CONNECTIONS <= 8 * 2**20
+    assert LimitedTls.max_size * connection_loop.MAX_CONNECTIONS <= 8 * 2**20

@@ -130,7 +130,7 @@ class Connection(asyncio.BufferedProtocol):
         self.request = ParsedRequest()
         self.state, self.since = State.READING, time.monotonic()
         self._unsent, self._answer_size = memoryview(b""), 0
-        self._is_accepted = self._is_open = self._is_cut = self._is_lost = False
+        self._is_accepted = self._is_cut = self._is_lost = False
         self._is_last = self._closes_at_once = False
         #: Whether the client is a process of this node at a unix socket.
         self.is_peer = _PEER in environ
@@ -160,20 +160,16 @@ class Connection(asyncio.BufferedProtocol):
         return self._answer_size if self.state is State.SENDING else 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin without TLS."""
-        self.accept(cast(asyncio.Transport, transport))
-        self.begin(self.socket)
+        """Wait for a request; ``transport`` is the socket, or TLS above it."""
+        self._stream = cast(asyncio.Transport, transport)
+        if not self._has_tls:
+            self.accept(self._stream)
+        self._enter(State.READING)
 
     def accept(self, socket: asyncio.Transport) -> None:
-        """Note the socket; ``begin`` follows, maybe with TLS above it."""
+        """Note the socket, above which TLS may begin."""
         socket.set_write_buffer_limits(0)
         self.socket, self._is_accepted = socket, True
-
-    def begin(self, stream: asyncio.Transport) -> None:
-        """Wait for a request. ``stream``: the socket, or TLS above it."""
-        self._stream, self._is_open = stream, True
-        self._enter(State.READING)
-        self._proceed()
 
     def get_buffer(self, _sizehint: int) -> memoryview:
         """Return where the next bytes go."""
@@ -185,7 +181,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.state is State.LINGERING:
             return
         data = self._owner.buffer[:nbytes]
-        if self.state is not State.READING or not self._is_open:
+        if self.state is not State.READING:
             self._parser.unparsed += data
             self.socket.pause_reading()
             return
@@ -202,7 +198,7 @@ class Connection(asyncio.BufferedProtocol):
         self._proceed()
         return True
 
-    def connection_lost(self, _error: Exception | None) -> None:
+    def connection_lost(self, _error: BaseException | None) -> None:
         """Forget it, unless its request runs: then ``send`` does."""
         self._is_lost, self._unsent = True, memoryview(b"")
         if self.state is not State.RUNNING:
@@ -293,10 +289,10 @@ class Connection(asyncio.BufferedProtocol):
         """Write what the client reads now; after the last byte, proceed or end."""
         if self.state is not State.SENDING:
             return
-        while self._unsent and not self._is_full:
+        while self._unsent and self._is_writable:
             piece, self._unsent = self._unsent[:_PIECE], self._unsent[_PIECE:]
             self._stream.write(piece)
-        if self._is_lost or self._is_full:
+        if not self._is_writable:
             return
         self._unsent = memoryview(b"")  # its end, of no bytes, would keep the answer
         if self._is_last:
@@ -306,12 +302,12 @@ class Connection(asyncio.BufferedProtocol):
         if self._parser.has_more or self._is_cut:
             asyncio.get_running_loop().call_soon(self._proceed)
         else:
-            self.socket.resume_reading()  # paused if it came before ``begin``
+            self.socket.resume_reading()
 
     @property
-    def _is_full(self) -> bool:
-        """Whether the kernel has not taken all that was written."""
-        return self.socket.get_write_buffer_size() > 0
+    def _is_writable(self) -> bool:
+        """Whether the client is there, and the kernel has all that was written."""
+        return not (self.socket.is_closing() or self.socket.get_write_buffer_size())
 
     def _end(self) -> None:
         """End after an answer. A close at once could lose it (RFC 9112, 9.6)."""

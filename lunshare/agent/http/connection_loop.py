@@ -26,7 +26,7 @@ from oslo_log import log
 from lunshare.agent.http.connection import Connection, Listener, State
 from lunshare.agent.http.known_clients import KnownClients
 from lunshare.agent.http.request_parser import Refusal
-from lunshare.agent.http.tls_records import RecordReader, RecordTurns
+from lunshare.agent.http.tls_records import LimitedTls, RecordTurns
 
 LOG = log.getLogger(__name__)
 
@@ -202,16 +202,10 @@ class ConnectionLoop:
     async def _connect(
         self, connection: Connection, client: Socket, listener: Listener
     ) -> None:
-        connect = self._loop.connect_accepted_socket
-        try:
-            if listener.certificates is None:
-                await connect(lambda: connection, client)
-            else:
-                reader = RecordReader(self._records, connection)
-                await connect(lambda: reader, client)
-                await reader.begin(listener.certificates.context)
-        except OSError:  # it failed, or the client has ended it
-            self.drop(connection)
+        protocol: asyncio.BufferedProtocol = connection
+        if tls := listener.certificates:
+            protocol = LimitedTls(self._records, connection, tls.context)
+        await self._loop.connect_accepted_socket(lambda: protocol, client)
 
     def run(self, connection: Connection) -> None:
         """Give a complete request to a worker, or answer it at once."""

@@ -27,10 +27,6 @@ _DATA_FOR_OVERHEAD = 4
 _TURN_SECONDS = 0.01
 _SHUTDOWN_SECONDS = State.LINGERING.value
 
-# asyncio allocates 256 KiB for each connection with TLS, whatever it sends. It reads so
-# much at once, which is 4 ms of OpenSSL's time if these are records without data.
-sslproto.SSLProtocol.max_size = 4 * 1024
-
 
 class RecordTurns:
     """The time for records in each turn of a loop, in the order of their arrival."""
@@ -73,50 +69,36 @@ class RecordTurns:
             self._schedule()
 
 
-class RecordReader(asyncio.BufferedProtocol):
-    """Between the socket of a connection and its TLS."""
+class LimitedTls(sslproto.SSLProtocol):
+    """The TLS of a connection: asyncio's, between its socket and the connection."""
 
-    _tls: asyncio.BufferedProtocol
+    # asyncio allocates 256 KiB for each, whatever its client sends. It reads so much at
+    # once, which is 4 ms of OpenSSL's time if these are records without data.
+    max_size = 4 * 1024
 
-    def __init__(self, turns: RecordTurns, connection: Connection) -> None:
+    def __init__(
+        self, turns: RecordTurns, connection: Connection, context: ssl.SSLContext
+    ) -> None:
+        super().__init__(
+            asyncio.get_running_loop(),
+            connection,
+            context,
+            cast("asyncio.Future[None]", None),  # as for a server of asyncio
+            server_side=True,
+            ssl_shutdown_timeout=_SHUTDOWN_SECONDS,
+        )
         self._turns, self._connection = turns, connection
         self._late = bytearray()
         self._requests = self._size = self._before = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Note the socket. It is not read before ``begin``."""
+        """Begin the handshake; the connection begins after it."""
         self._connection.accept(cast(asyncio.Transport, transport))
-
-    async def begin(self, context: ssl.SSLContext) -> None:
-        """Begin TLS, and then the connection.
-
-        :raises OSError: the client has ended it, or does not know TLS.
-        """
-        loop = asyncio.get_running_loop()
-        loop.call_soon(self._step_between)
-        stream = await loop.start_tls(
-            self._connection.socket,
-            self._connection,
-            context,
-            server_side=True,
-            ssl_shutdown_timeout=_SHUTDOWN_SECONDS,
-        )
-        if stream is not None:  # it was closed meanwhile
-            self._connection.begin(stream)
-
-    def _step_between(self) -> None:
-        """Take the place of TLS, which has begun and has read nothing."""
-        socket = self._connection.socket
-        self._tls = cast(asyncio.BufferedProtocol, socket.get_protocol())
-        socket.set_protocol(self)
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        """Return where the next bytes go."""
-        return cast(memoryview, self._tls.get_buffer(sizehint))
+        super().connection_made(transport)
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Give so many bytes to TLS, now or when it is their turn."""
-        if not self._late and self._turns.run(lambda: self._pass_on(nbytes)):
+        """Read so many bytes, now or when it is their turn."""
+        if not self._late and self._turns.run(lambda: self._read(nbytes)):
             return
         if not self._late:
             self._turns.run_later(self._resume)
@@ -124,46 +106,42 @@ class RecordReader(asyncio.BufferedProtocol):
         self._connection.socket.pause_reading()
 
     def _resume(self) -> None:
-        """Read again, and give to TLS what had to wait; that may pause it again."""
+        """Read more, and what had to wait; that may pause it again."""
         self._connection.socket.resume_reading()
-        self._flush()
+        self._read_late()
 
-    def _flush(self) -> None:
+    def _read_late(self) -> None:
         late, self._late = self._late, bytearray()
         while late and not self._connection.socket.is_closing():
             buffer = self.get_buffer(-1)
             size = min(len(buffer), len(late))
             buffer[:size] = late[:size]
             del late[:size]
-            self._pass_on(size)
+            self._read(size)
 
-    def _pass_on(self, size: int) -> None:
-        """Give bytes in the buffer to TLS; end a connection that sends no data."""
+    def _read(self, size: int) -> None:
+        """Read bytes of the buffer; end a connection that sends no data."""
         if self._requests != self._connection.requests:
             self._requests = self._connection.requests
             self._size, self._before = 0, self._connection.received
         self._size += size
-        self._tls.buffer_updated(size)
+        super().buffer_updated(size)
         data = self._connection.received - self._before
         if self._size - data > _MAX_OVERHEAD + data // _DATA_FOR_OVERHEAD:
             self._connection.abort()
 
-    def eof_received(self) -> bool | None:
-        """Tell TLS that no more comes."""
-        self._flush()
-        return self._tls.eof_received()
+    def eof_received(self) -> None:
+        """Read what had to wait: no more comes."""
+        self._read_late()
+        super().eof_received()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Tell both that the socket is closed."""
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Tell the connection, also before it has begun."""
         self._late.clear()
-        self._tls.connection_lost(exc)
+        super().connection_lost(exc)
         self._connection.connection_lost(exc)
 
-    def pause_writing(self) -> None:
-        """Tell TLS that the client has not read what was written."""
-        self._tls.pause_writing()
-
     def resume_writing(self) -> None:
-        """Tell both that the client has read it."""
-        self._tls.resume_writing()
+        """Write more, and let the connection write more."""
+        super().resume_writing()
         self._connection.resume_writing()
