@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.stands.waiting import until
+from tests.stonith.cut_paths import CutHost
 from tests.system.api import Api
 from tests.system.fence_rounds import AT, Rounds
 from tests.system.frozen_writer import FrozenWriter
@@ -86,11 +87,36 @@ def test_a_frozen_writer_is_fenced_in_time_and_writes_nothing_after_it(
     writer, survivor = host(HOST), host("survivor")
     info = api.attach(volume, writer)["connection_info"]
     theirs = api.attach(volume, survivor)["connection_info"]
-    rounds = Rounds(lost, info, survivor.login(theirs))
+    rounds = Rounds.of_frozen(lost, info, survivor.login(theirs))
     with Traffic(survivor.login(theirs), "rw") as traffic:
         for _ in range(ROUNDS):
             rounds.run(_fence)
             stonith("--unfence", HOST)
         traffic.stop()
     print(rounds.report(f"{ROUNDS} frozen writers fenced by Pacemaker"))
+    assert max(rounds.seconds) < IN_TIME, rounds.seconds
+
+
+@pytest.fixture
+def cut() -> Iterator[CutHost]:
+    cut_host = CutHost(HOST)
+    yield cut_host
+    cut_host.kill()
+
+
+@pytest.mark.usefixtures("fencer")
+def test_a_host_whose_paths_are_all_cut_is_fenced_in_time(
+    api: Api, volume: str, host: MakeHost, cut: CutHost
+) -> None:
+    """Nothing that the target sends reaches it, so nothing ends its sessions there."""
+    writer, survivor = host(HOST), host("survivor")
+    info = api.attach(volume, writer)["connection_info"]
+    theirs = api.attach(volume, survivor)["connection_info"]
+    rounds = Rounds(cut.paths(info), cut.cut, cut.mend, survivor.login(theirs))
+    with Traffic(survivor.login(theirs), "rw") as traffic:
+        for _ in range(ROUNDS):
+            rounds.run(_fence)
+            stonith("--unfence", HOST)
+        traffic.stop()
+    print(rounds.report(f"{ROUNDS} hosts with both paths cut, fenced by Pacemaker"))
     assert max(rounds.seconds) < IN_TIME, rounds.seconds

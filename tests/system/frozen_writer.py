@@ -14,7 +14,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.system.hosts import Host, Info, block
@@ -24,8 +24,10 @@ from tests.system.lio_hosts import LoginRefused
 class FrozenWriter:
     """The process, as a test drives it."""
 
-    def __init__(self, name: str, at: int) -> None:
-        command = [sys.executable, "-m", "tests.system.frozen_writer", name, str(at)]
+    def __init__(self, name: str, at: int, prefix: Sequence[str] = ()) -> None:
+        """``prefix``: the words of a command that starts it in another place."""
+        module = ("-m", "tests.system.frozen_writer", name, str(at))
+        command = [*prefix, sys.executable, *module]
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
 

@@ -104,7 +104,7 @@ def test_the_agent_fences_a_frozen_writer_that_comes_back_by_another_port(
     writer, survivor = host("frozen"), host("survivor")
     info = api.attach(volume, writer)["connection_info"]
     theirs = api.attach(volume, survivor)["connection_info"]
-    rounds = Rounds(frozen, info, survivor.login(theirs))
+    rounds = Rounds.of_frozen(frozen, info, survivor.login(theirs))
     with Traffic(survivor.login(theirs), "rw") as traffic:
         for _ in range(FENCES):
             rounds.run(lambda: _run_agent("off"))
