@@ -15,7 +15,8 @@ from tests.system.scsi_commands import commands
 #: What is left out, since it harms a kernel: pages of docs/kernel-reports.
 KNOWN_FAULTS = (
     "compare-and-write-attention login-before-authentication lun-reset-use-after-free"
-    " one-login-at-a-time ordered-after-lost-connection pr-spec-i-pt read-memory"
+    " one-login-at-a-time ordered-after-lost-connection pr-spec-i-pt preempt-and-abort"
+    " read-memory"
 )
 LONGEST = 128 * 1024  # of a READ
 NOP, COMMAND, TASK, LOGIN, TEXT, DATA_OUT, LOGOUT, SNACK = 0, 1, 2, 3, 4, 5, 6, 16

@@ -23,6 +23,7 @@ _WRITE = bytes([0x2A, *bytes(7), 1, 0])
 _PAUSE_SECONDS, _CLOSE_SECONDS = 4.0, 1.0
 #: Half of open-iscsi's lu_reset_timeout.
 _RESET_SECONDS = 15.0
+_TASK_ABORTED = 0x40
 
 
 class _Slow(RawSession):
@@ -63,6 +64,36 @@ def test_a_pause_delays_a_lun_reset_of_another_host_for_less_than_it_waits(
             assert other.task("LUN RESET") == "response 0"
         host.data.set()
         write.join()
+
+
+def test_the_detach_of_a_host_that_acknowledges_nothing_ends_the_wait_for_it(
+    node: Node,
+) -> None:
+    """Until then nobody could log in, as soon as the other host does."""
+    node.apply(a="rw", b="rw")
+    other = RawSession(initiator("b"), node.iqn, PORTAL, patience=_RESET_SECONDS)
+    with contextlib.closing(_Slow(node)) as host, contextlib.closing(other):
+        reset = _aborting(node, host, other)
+        assert not reset.done
+        began = time.monotonic()
+        node.apply(b="rw")
+        reset.join()
+        assert time.monotonic() - began < _CLOSE_SECONDS
+    node.login("b").read(0)
+
+
+def _aborting(node: Node, host: _Slow, other: RawSession) -> Later:
+    """A LUN RESET of the other host that has aborted a write of the host."""
+    host.data.set()
+    while True:
+        host.ask(_WRITE, "W", len(ONE))
+        request, _ = host._receive()
+        reset = Later(other.task, "LUN RESET")
+        node.login("b").read(0)  # served after the reset has come
+        host._give(request, ONE)
+        if host._receive()[0][3] == _TASK_ABORTED:
+            return reset
+        reset.join()
 
 
 @pytest.mark.parametrize("modes", [{"b": "ro"}, {"a": "ro", "b": "ro"}, {}])
