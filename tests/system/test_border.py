@@ -177,6 +177,16 @@ def test_installed_files_belong_to_root_and_units_have_limits() -> None:
     assert set(shown.split()) == {f"MemoryMax={2 * 1024**3}", "TasksMax=1024"}
 
 
+def test_the_memory_guard_comes_before_other_programs() -> None:
+    """For the processor, and it is among the last that the kernel kills."""
+    shown = systemctl("show", "lunshare-helper", "-p", "MainPID", "--value")
+    helper = Path("/proc") / shown.strip()
+    assert (helper / "oom_score_adj").read_text() == "-900\n"
+    threads = [int(thread.name) for thread in (helper / "task").iterdir()]
+    assert os.SCHED_FIFO in map(os.sched_getscheduler, threads)
+    assert os.sched_getscheduler(int(helper.name)) == os.SCHED_OTHER
+
+
 def test_first_helper_conf_names_the_groups_of_lunshare_conf(tmp_path: Path) -> None:
     script = Path("systemd/install").read_text()
     functions = script[

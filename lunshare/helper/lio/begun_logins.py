@@ -4,18 +4,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 import time
 from collections.abc import Iterable, Iterator
 
-from lunshare.helper.lio.configfs import ISCSI, names, read
+from lunshare.helper.lio import kernel_threads
+from lunshare.helper.lio.configfs import ISCSI, names
 
 _TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 # ESTABLISHED, and CLOSE_WAIT: the host has closed it, and the kernel not yet.
 _STATES = ("01", "08")
-_THREAD = "iscsi_trx"
 # Of a socket that nobody has accepted yet.
 _NO_INODE = "0"
 # So long it is believed that there are some. The kernel ends one after 15 s.
@@ -58,7 +57,7 @@ class BegunLogins:
             for group in names(f"{ISCSI}/{name}")
         )
         sockets = _sockets(_ports(groups))
-        if len(sockets) > _threads():
+        if len(sockets) > len(kernel_threads.named(kernel_threads.RECEIVES)):
             self._until = now + _BELIEVED_SECONDS
         else:
             self._logged_in = frozenset(one for one in sockets if one[-1] != _NO_INODE)
@@ -66,15 +65,6 @@ class BegunLogins:
 
 #: Those of this node.
 LOGINS = BegunLogins()
-
-
-def _threads() -> int:
-    """Return how many connections have logged in, also those of discovery sessions."""
-    count = 0
-    for process in filter(str.isdigit, names("/proc")):
-        with contextlib.suppress(OSError):  # it has ended meanwhile
-            count += read(f"/proc/{process}/comm") == _THREAD
-    return count
 
 
 def _ports(groups: Iterable[str]) -> set[int]:

@@ -13,7 +13,6 @@ its thread. It starts no process and asks nothing of the daemon.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import sys
@@ -22,10 +21,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
+from itertools import accumulate
 from typing import NamedTuple
 
 from lunshare.drivers.errors import DriverError
-from lunshare.helper.lio import acls, kept_acls, reservations
+from lunshare.helper.lio import acls, kept_acls, kernel_threads, reservations
 from lunshare.helper.lio.configfs import read
 from lunshare.helper.lio.host_demands import Demand, HostDemands
 from lunshare.helper.lio.target_reads import TargetReads
@@ -40,8 +40,8 @@ _OWNED = (
     *("MemFree", "Buffers", "Cached", "SwapCached", "AnonPages", "Slab", "Percpu"),
     *("KernelStack", "PageTables", "SecPageTables", "VmallocUsed", "Hugetlb", "Zswap"),
 )
-# A processor took 12 GiB/s for commands of 64 MiB (7.2). So often is looked.
-_BYTES_PER_SECOND = 16 * 1024**3
+# A processor took 26 GiB/s for commands of 64 MiB (7.2). So often is looked.
+_BYTES_PER_SECOND = 32 * 1024**3
 _LEAST_SECONDS, _MOST_SECONDS = 0.01, 0.25
 # So old may be what the hosts' demands are compared with.
 _BASE_SECONDS = 60.0
@@ -52,18 +52,25 @@ _HONEST = 128 * MIB
 # are left alone for a time, unless they take much since.
 _TRIED, _MOST_AT_ONCE, _CLEARED_SECONDS = 8, 64, 600.0
 _TOGETHER_SECONDS, _CLOSING_SECONDS, _LOGGED_SECONDS = 0.5, 5.0, 60.0
+# No cache or balloon takes half of the limit in this time; hosts took 26 GiB/s.
+_BURST_SECONDS = 1.0
+# So often is looked while sessions end, and just after that.
+_WATCH_SECONDS = 0.002
+
+_Is = Callable[[Demand], bool]
 
 
 class Memory(NamedTuple):
     """Bytes: what commands of hosts hold, and what they may.
 
     The limit is a quarter of the node's memory, or half of what nobody else uses.
-    ``is_short``: less than a quarter of it is available.
+    ``is_urgent``: less than a quarter of it is available, or half of the limit was
+    taken within a second, or sessions are being ended.
     """
 
     held: int
     limit: int
-    is_short: bool
+    is_urgent: bool
 
 
 def memory(lines: Iterable[str]) -> tuple[int, int, int]:
@@ -74,14 +81,31 @@ def memory(lines: Iterable[str]) -> tuple[int, int, int]:
     return sizes["MemTotal"] - owned, sizes["MemAvailable"], sizes["MemTotal"]
 
 
+class Low:
+    """The least value of the last second or two."""
+
+    def __init__(self) -> None:
+        self._since, self._values = float("-inf"), [sys.maxsize, sys.maxsize]
+
+    def update(self, value: int) -> int:
+        """Take this value into account, and return the least."""
+        now = time.monotonic()
+        if now > self._since + _BURST_SECONDS:
+            self._since, self._values = now, [self._values[1], value]
+        self._values[1] = min(self._values[1], value)
+        return min(self._values)
+
+
 class MemoryGuard:
     """A thread that looks at the memory, and ends sessions when hosts hold too much."""
 
     def __init__(self, verbs: TargetVerbs, reads: TargetReads) -> None:
         self.verbs, self.reads, self._demands = verbs, reads, HostDemands(reads)
         self._based, self._of_drivers = float("-inf"), sys.maxsize
+        self._tolerated, self._low, self._relieved = 0, Low(), float("-inf")
         self._logged, self._cleared = dict[str, float](), dict[str, float]()
         self._ending: set[str] = set()
+        self._hurrying = threading.Thread()
         self._counts = Counter({"ended": 0, "closed": 0})
 
     def start(self) -> None:
@@ -94,15 +118,13 @@ class MemoryGuard:
         return {"held": now.held, "limit": now.limit, **self._counts}
 
     def _run(self) -> None:
-        # The kernel's threads that take memory want the processor as well.
-        with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), -20)
+        kernel_threads.be_first()
         while True:
             try:
                 pause = self._look()
             except Exception:
                 LOG.exception("the memory that hosts take is not bounded meanwhile")
-                pause = 1.0
+                pause = _MOST_SECONDS
             time.sleep(pause)
 
     def _now(self) -> Memory:
@@ -111,18 +133,24 @@ class MemoryGuard:
         self._of_drivers = min(self._of_drivers, ownerless)
         held = ownerless - self._of_drivers
         limit = min(total // 4, (available + held) // 2)
-        return Memory(held, limit, available < total // 4)
+        is_burst = held - self._low.update(held) > limit // 2 or bool(self._ending)
+        return Memory(held, limit, is_burst or available < total // 4)
 
     def _look(self) -> float:
         """End sessions if need be; return the seconds until the next look."""
         now = self._now()
         if now.held > max(now.limit, _HONEST):
-            if not self._relieve(now):
-                self._blame_others(now)
-            return _LEAST_SECONDS
+            began, may_wait = time.monotonic(), now.held <= self._tolerated
+            if (now.is_urgent or not may_wait) and self._relieve(now):
+                self._relieved = time.monotonic()
+                return _WATCH_SECONDS
+            return max(_LEAST_SECONDS, time.monotonic() - began)
+        self._tolerated = 0
         if time.monotonic() > self._based + _BASE_SECONDS:
             self._demands.read()
             self._based = time.monotonic()
+        if time.monotonic() < self._relieved + _BURST_SECONDS:
+            return _WATCH_SECONDS
         rate = _BYTES_PER_SECOND * (os.cpu_count() or 1)
         return min(max((now.limit - now.held) / rate, _LEAST_SECONDS), _MOST_SECONDS)
 
@@ -136,31 +164,59 @@ class MemoryGuard:
         LOG.warning(line, self._of_drivers // MIB)
 
     def _relieve(self, now: Memory) -> bool:
-        """End all sessions of those who hold most, together; return if anybody does."""
+        """End all sessions of those who hold most, together; return if anybody does.
+
+        Where nobody does, others are blamed if it is urgent; else more is awaited.
+        """
         demands, recent = self._demands.read(), time.monotonic() - _CLEARED_SECONDS
         cleared = {acl for acl, moment in self._cleared.items() if moment > recent}
         others = [host for host in demands.values() if host.acl not in self._ending]
-        chosen = suspects(others, now, cleared, partial(_is_certain, demands))
+        is_certain = partial(
+            _is_certain, Counter(h.target.name for h in demands.values())
+        )
+        if chosen := suspects(others, now, cleared, is_certain):
+            self._end_together(chosen, is_certain, now)
+        elif not now.is_urgent:
+            self._tolerated = now.held + honest(now.limit)
+        elif not self._ending:
+            self._blame_others(now)
+        return bool(chosen)
+
+    def _end_together(self, chosen: list[Demand], is_certain: _Is, now: Memory) -> None:
         threads = [
             threading.Thread(
-                target=self._end, args=(demand, demands, now.limit), daemon=True
+                target=self._end, args=(demand, is_certain, now.limit), daemon=True
             )
             for demand in chosen
         ]
-        self._ending.update(demand.acl for demand in chosen)
-        for thread in threads:
-            thread.start()
-        until = time.monotonic() + _TOGETHER_SECONDS
-        for thread in threads:
-            thread.join(max(0.0, until - time.monotonic()))
+        for demand, thread in zip(chosen, threads, strict=True):
+            self._ending.add(demand.acl)
+            try:
+                thread.start()
+            except RuntimeError:  # no memory for it; the next look tries again
+                self._ending.discard(demand.acl)
+        if not self._hurrying.is_alive():
+            self._hurrying = threading.Thread(target=self._hurry, daemon=True)
+            self._hurrying.start()
+        # Meanwhile others may take memory: then there is no time to judge these.
+        until, most = time.monotonic() + _TOGETHER_SECONDS, now.held + honest(now.limit)
+        while self._ending and time.monotonic() < until and self._now().held < most:
+            time.sleep(_WATCH_SECONDS)
         if 0 <= now.held - self._now().held < honest(now.limit) // 4:
             self._cleared |= {demand.acl: time.monotonic() for demand in chosen}
-        return bool(chosen)
 
-    def _end(self, demand: Demand, demands: Mapping[str, Demand], limit: int) -> None:
+    def _hurry(self) -> None:
+        """Let the connections end before others take memory: they free some."""
+        threads = kernel_threads.named(kernel_threads.RECEIVES, kernel_threads.SENDS)
+        until = time.monotonic() + _TOGETHER_SECONDS
+        while self._ending and time.monotonic() < until:
+            kernel_threads.hurry_ending(threads)
+            time.sleep(_WATCH_SECONDS)
+
+    def _end(self, demand: Demand, is_certain: _Is, limit: int) -> None:
         """End the host's sessions; close it if it is certain what it has held."""
         try:
-            certain = demand.held > honest(limit) and _is_certain(demands, demand)
+            certain = demand.held > honest(limit) and is_certain(demand)
             if certain:
                 acls.refuse_logins(demand.acl)
             acls.change_depth(demand.acl)
@@ -207,24 +263,29 @@ def suspects(
     demands: Iterable[Demand],
     now: Memory,
     cleared: Collection[str],
-    is_certain: Callable[[Demand], bool],
+    is_certain: _Is,
 ) -> list[Demand]:
     """Return whose sessions to end: all who hold much, or those who hold or ask most.
 
-    ``cleared`` are ACLs that were tried, and nothing came back. Until memory is short,
+    ``cleared`` are ACLs that were tried, and nothing came back. Until it is urgent,
     nobody is ended of whom it is not certain what is held.
     """
     hosts = sorted(demands, key=lambda host: host.held, reverse=True)
     bounds = {True: now.limit, False: honest(now.limit)}
     much = [host for host in hosts if host.held > bounds[host.acl in cleared]]
-    if not now.is_short:
+    if not now.is_urgent:
         much = [host for host in much if is_certain(host)]
-    if much or not now.is_short:
+    if much or not now.is_urgent:
         return much[:_MOST_AT_ONCE]
-    others = [host for host in hosts if host.acl not in cleared]
+    others = [host for host in hosts if host.acl not in cleared and host.requested > 0]
     if sum(host.held for host in others) < now.held // 2:  # moved, not acknowledged
         others.sort(key=lambda host: host.requested, reverse=True)
-    return [host for host in others if host.requested > 0][:_TRIED]
+        return others[:_TRIED]
+    sums = accumulate((host.held for host in others), initial=0)
+    most = [
+        host for host, above in zip(others, sums, strict=False) if above < now.held // 2
+    ]
+    return most[:_MOST_AT_ONCE]
 
 
 def honest(limit: int) -> int:
@@ -232,7 +293,6 @@ def honest(limit: int) -> int:
     return max(_HONEST, limit // 8)
 
 
-def _is_certain(demands: Mapping[str, Demand], demand: Demand) -> bool:
-    """Whether the target has no session that is not shown: its bytes are not known."""
-    shown = sum(other.target.name == demand.target.name for other in demands.values())
-    return demand.target.sessions() <= shown
+def _is_certain(shown: Mapping[str, int], demand: Demand) -> bool:
+    """Whether its target has no session that is not shown: its bytes are not known."""
+    return demand.target.sessions() <= shown[demand.target.name]
