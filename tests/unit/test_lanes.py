@@ -59,6 +59,11 @@ def test_the_second_lane_of_the_kit_names_files_that_exist() -> None:
     assert set(lanes.KIT_2) < modules
 
 
+@pytest.mark.parametrize("lane", ["target", "node"])
+def test_nothing_comes_after_random_pdus(lane: str) -> None:
+    assert lanes.selected(lane)[-1].endswith("/test_lio_fuzz.py")
+
+
 def test_unknown_lane_is_refused() -> None:
     with pytest.raises(ValueError, match="lane third: choose one of lvm, node, thin-1"):
         lanes.selected("third")
