@@ -212,7 +212,11 @@ class NodeStates:
         return Saved(tables, self._metadata(), kept, self.clock.now)
 
     def restore(self, saved: Saved) -> None:
-        """Put it back. Triggers count the rows of attachments."""
+        """Put it back. Triggers count the rows of attachments.
+
+        What the node has verified is in its memory, and a reconcile depends on it.
+        """
+        self.node.services.verifier.forget_others(())
         run, exports = self._sqlite.execute, self.node.target().storage.exports
         run("BEGIN IMMEDIATE")
         for table in _SAVED:

@@ -69,6 +69,12 @@ def test_two_clients_in_every_order(explorer: Explorer, scene: str) -> None:
     assert explorer.counted.most_writers == 1
 
 
+def test_a_reconcile_alone_whose_steps_fail(explorer: Explorer) -> None:
+    """What it remembers of one order, the next one must not find."""
+    explorer.explore(begin(explorer, _ONE_WRITER), (NAMED["reconcile a"],), faults=1)
+    assert explorer.counted.orders > 1
+
+
 # Nodes that are broken in one place
 
 
