@@ -77,10 +77,10 @@ def daemon(tmp_path: Path) -> Iterator[Lunshared]:
     made.end()
 
 
-def _start_with(daemon: Lunshared, keeper: Keeper) -> None:
-    """Start it with the one socket that is kept."""
+def _start_with(daemon: Lunshared, keeper: Keeper, count: str = "1") -> None:
+    """Start it with the one socket that is kept, and with this count of them."""
     ((name, fd),) = keeper.kept.items()
-    env = {"LISTEN_FDS": "1", "LISTEN_FDNAMES": name}
+    env = {"LISTEN_FDS": count, "LISTEN_FDNAMES": name}
     environment = {**os.environ, **env, "NOTIFY_SOCKET": keeper.path}
     words = [sys.executable, "-c", _WITH_SOCKET, str(fd), *daemon.argv]
     with daemon.log.open("ab") as out:
@@ -115,3 +115,17 @@ def test_a_kept_socket_that_is_not_wanted_is_closed_before_others_are_bound(
     keeper.wait_until("READY=1")
     assert f"0.0.0.0-{daemon.port}" in keeper.kept
     assert f"127.0.0.1-{daemon.port}" not in keeper.kept
+
+
+@pytest.mark.parametrize("count", ["3", "1000"])
+def test_what_is_no_listening_socket_is_left_alone(
+    daemon: Lunshared, keeper: Keeper, count: str
+) -> None:
+    """A wrong count names descriptors that are closed, or of something else."""
+    daemon.launch(NOTIFY_SOCKET=keeper.path)
+    keeper.wait_until("READY=1")
+    daemon.end()
+    _start_with(daemon, keeper, count)
+    keeper.wait_until("READY=1")
+    assert daemon.process is not None
+    assert daemon.process.poll() is None

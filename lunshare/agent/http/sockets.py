@@ -68,10 +68,21 @@ def _received() -> dict[Bind, socket.socket]:
     os.environ.pop("LISTEN_FDNAMES", None)
     if os.environ.pop("LISTEN_PID", "") != str(os.getpid()):
         return {}
-    sockets = [socket.socket(fileno=_FIRST + number) for number in range(int(count))]
-    for sock in sockets:
-        sock.set_inheritable(False)
-    return {bound_address(sock): sock for sock in sockets}
+    received = map(_listening, range(_FIRST, _FIRST + int(count)))
+    return {bound_address(sock): sock for sock in received if sock is not None}
+
+
+def _listening(descriptor: int) -> socket.socket | None:
+    """Return the socket of a descriptor, None if that is none that listens."""
+    try:
+        sock = socket.socket(fileno=descriptor)
+    except OSError:
+        return None
+    if not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        sock.detach()  # it is of something else in this process
+        return None
+    sock.set_inheritable(False)
+    return sock
 
 
 def _name(bind: Bind) -> str:
