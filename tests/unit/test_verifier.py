@@ -268,3 +268,20 @@ def test_hosts_show_when_their_target_was_last_right(
     verify(node, repair=True)
     (after,) = shown()
     assert after not in (before, None)
+
+
+def test_a_start_compares_nothing_and_the_next_reconcile_does(
+    node: Node, volume: Volume
+) -> None:
+    """The listener waits for the first one."""
+    let_beta_write(node, volume)
+    again = Node(node.path)
+    points: list[str] = []
+    again.target().failures.watch(points.append)
+    again.start()
+    assert points.count("observe") == 1  # of all targets
+    assert again.live(volume.id) == {ALPHA: RW, BETA: RO}
+    assert {host.verified_at for host in again.services.hosts.list(CTX)} == {None}
+    again.assembly.reconcile.run()
+    assert None not in {host.verified_at for host in again.services.hosts.list(CTX)}
+    again.close()

@@ -75,6 +75,18 @@ _OF_VOLUME = _FIELDS.prepared(_ALL.where(_THIS, _HERE).order_by(*_AGE))
 _WITH_INITIATOR = _FIELDS.prepared(
     _SMALL.where(_THIS, _HERE, _A.initiator.is_not(None)).order_by(*_AGE)
 )
+_UNFINISHED = _FIELDS.prepared(
+    _ALL.where(
+        _THIS,
+        _HERE,
+        sa.or_(
+            sa.and_(*(_A.attach_status != status for status in sorted(WANTED))),
+            _A.connection_info.is_(None),
+            _A.former_initiator.is_not(None),
+            sa.and_(_A.fence.is_not(None), _A.fenced_at.is_(None)),
+        ),
+    ).order_by(*_AGE)
+)
 _LEGACY = _FIELDS.prepared(
     _ALL.where(_THIS, _HERE, _A.legacy.is_not(None)).order_by(*_AGE)
 )
@@ -85,9 +97,12 @@ _BRIEF = BRIEF.prepared(
 )
 # Named, since SQLite takes either this index or attachments_of_volume, by the order in
 # which they were created; with the other one it reads every host of the volume.
-_OF_INITIATORS = _FIELDS.prepared(
-    _ALL.where(_THIS, _A.initiator.in_(listed("names")), _HERE).order_by(*_AGE),
-    index="attachments_of_initiator",
+_OF_INITIATOR, _OF_INITIATORS = (
+    _FIELDS.prepared(
+        columns.where(_THIS, _A.initiator.in_(listed("names")), _HERE).order_by(*_AGE),
+        index="attachments_of_initiator",
+    )
+    for columns in (_ALL, _SMALL)
 )
 _WRITERS = _FIELDS.prepared(
     _ALL.where(_THIS, _HERE, MAY_WRITE).order_by(*_AGE),
@@ -309,13 +324,17 @@ def of_initiator(
     connection: sa.Connection, volume_id: str, initiator: str
 ) -> list[Attachment]:
     """Return the complete attachments of an initiator on a volume, oldest first."""
-    return of_initiators(connection, volume_id, [initiator])[initiator]
+    which = {"volume_id": volume_id, "names": [initiator]}
+    return _OF_INITIATOR.rows(connection, which)
 
 
 def of_initiators(
     connection: sa.Connection, volume_id: str, initiators: Sequence[str]
 ) -> dict[str, list[Attachment]]:
-    """Return the same of several initiators, by name; also of those without any."""
+    """Return those of several initiators, by name; also of those without any.
+
+    As ``with_initiator``, they have no connector and no connection_info.
+    """
     which = {"volume_id": volume_id, "names": initiators}
     by_name: dict[str, list[Attachment]] = {name: [] for name in initiators}
     for row in _OF_INITIATORS.rows(connection, which):
@@ -340,6 +359,14 @@ def with_initiator(connection: sa.Connection, volume_id: str) -> list[Attachment
     They have no connector and no connection_info, which may be large.
     """
     return _WITH_INITIATOR.rows(connection, {"volume_id": volume_id})
+
+
+def unfinished(connection: sa.Connection, volume_id: str) -> list[Attachment]:
+    """Return those that an operation has begun to change, complete, oldest first.
+
+    Of a volume with many hosts they are few: a reconcile looks at each of them.
+    """
+    return _UNFINISHED.rows(connection, {"volume_id": volume_id})
 
 
 def unanswered(connection: sa.Connection, volume_id: str) -> list[Attachment]:

@@ -84,7 +84,7 @@ class Reconciler:
         self._access, self._node, self._recovery = access, node, recovery
         self._handovers, self._fences, self._leases = handovers, fences, leases
         self._verifier = verifier
-        self._one_run = threading.Lock()
+        self._one_run, self._has_run = threading.Lock(), False
 
     def run(
         self,
@@ -110,6 +110,7 @@ class Reconciler:
             progress(len(work), len(work))
             self._verifier.forget_others(work)
             self._recover(result)
+            self._has_run = True
             self._report(result)
             took = time.monotonic() - began
             self._measured(len(result.changed), len(result.failed), took)
@@ -150,8 +151,8 @@ class Reconciler:
         def apply() -> None:
             with self._locks.volume(volume_id, "reconcile", timeout=0):
                 with self._db.reading() as connection:
-                    volume = volumes.get(connection, volume_id)
-                    rows = attachments.of_volume(connection, volume_id)
+                    volume = volumes.get_row(connection, volume_id)
+                    rows = attachments.unfinished(connection, volume_id)
                 if volume and self._backends.reaches(volume.backend, volume_id):
                     self._apply_locked(volume, rows, result)
 
@@ -172,7 +173,7 @@ class Reconciler:
                 raise
             except BackendFailed as error:
                 result.failed.append(f"attachment {row.id}: {error}")
-        changed = self._verifier.apply(volume)
+        changed = self._verifier.apply(volume, verifies=self._has_run)
         result.changed += [f"volume {volume.id}: {what}" for what in changed]
         self._handovers.finish(volume.id)
 

@@ -78,11 +78,12 @@ class Verifier:
         wait = 0 if volume_id is None else None
         return [self._verify(ident, repair, wait) for ident in ids]
 
-    def apply(self, volume: Volume) -> tuple[str, ...]:
+    def apply(self, volume: Volume, *, verifies: bool) -> tuple[str, ...]:
         """Apply the rows to a volume's target; return what was changed.
 
         A reconcile calls it, with the volume's lock. What has drifted since the last
-        time is noted, and left as it is where the node only reports.
+        time is noted, and left as it is where the node only reports. ``verifies``:
+        whether what was applied is compared too; at a start the listener waits for it.
 
         :raises BackendFailed: as ``Access.apply``.
         """
@@ -91,7 +92,7 @@ class Verifier:
             return ()
         self._applied.discard(volume.id)
         changed = self._apply(volume)
-        if verification is None or verification.drift:
+        if verifies and (verification is None or verification.drift):
             self._look(volume, verification)
         self._applied.add(volume.id)
         return changed
@@ -168,9 +169,7 @@ class Verifier:
         or ended meanwhile is no drift either.
         """
         drifts = self._differences(volume)
-        with self._db.reading() as connection:
-            rows = attachments.of_volume(connection, volume.id)
-        busy = unfinished(rows, self._opening())
+        busy = self._unfinished(volume) if drifts else set[str]()
         remaining = tuple(drift for drift in drifts if drift.initiator not in busy)
         self._note(volume.id, remaining, before)
         drift = dict.fromkeys((*(before.drift if before else ()), *remaining))
@@ -187,6 +186,11 @@ class Verifier:
         reserves = bool(accesses) and allows_reservations(self._db, volume)
         with self._backends[volume.backend].for_request() as drivers:
             return drivers.compare(driver_volume(volume, reserves), accesses)
+
+    def _unfinished(self, volume: Volume) -> set[str]:
+        with self._db.reading() as connection:
+            rows = attachments.of_volume(connection, volume.id)
+        return unfinished(rows, self._opening())
 
     def _note(
         self, volume_id: str, remaining: tuple[Drift, ...], before: Verification | None

@@ -326,7 +326,8 @@ class Access:
 def read_wanted(connection: Connection, volume_id: str, only: str | None) -> Wanted:
     """Return the access that the volume's rows ask for, of one initiator or of all."""
     if only is None:
-        return wanted_state.of_volume(attachments.of_volume(connection, volume_id))
+        rows = attachments.with_initiator(connection, volume_id)
+        return wanted_state.of_volume(rows)
     return read_parts(connection, volume_id, [only])[only]
 
 

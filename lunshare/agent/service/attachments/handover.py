@@ -95,9 +95,9 @@ class Handovers:
         """
         with self._db.reading() as connection:
             state = write_fences.handover(connection, volume_id)
+            if state is None or not write_fences.is_open(state):
+                return
             rows = attachments.writers(connection, volume_id)
-        if state is None or not write_fences.is_open(state):
-            return
         if self._fence(volume_id, state, rows):
             self._promote(volume_id)
 
