@@ -7,10 +7,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from lunshare.agent.db import volumes
 from lunshare.agent.model.errors import NotFound
 from lunshare.agent.model.operator_records import Verdict, Verification
 from lunshare.agent.model.records import Mode, Volume
@@ -19,6 +21,7 @@ from lunshare.drivers.errors import DeadlineExceeded, TargetFailed
 from lunshare.drivers.fake.fake_storage import FakeAcl
 from lunshare.drivers.values import Auth
 from tests.stands.node import CTX, Node, attach, initiator, node_fixture
+from tests.stands.waiting import until
 
 RO, RW = Mode.RO, Mode.RW
 ALPHA, BETA, EVE = map(initiator, ("alpha", "beta", "eve"))
@@ -209,6 +212,30 @@ def test_a_reconcile_applies_also_what_it_could_not_compare(
     with node.target().failures.fail("observe", TargetFailed(volume.id, "broken")):
         node.assembly.reconcile.run()
     assert node.live(volume.id) == {ALPHA: RW, BETA: RO}
+
+
+def find_row(node: Node, volume: Volume) -> Volume | None:
+    with node.assembly.database.reading() as connection:
+        return volumes.get_row(connection, volume.id)
+
+
+def test_a_volume_that_is_deleted_meanwhile_is_left_out(node: Node) -> None:
+    first, last = sorted(
+        (node.shared_volume(), node.shared_volume()), key=lambda volume: volume.id
+    )
+    attach(node, first, "alpha")
+    row = attach(node, last, "beta")
+    with (
+        ThreadPoolExecutor(1) as threads,
+        node.target().failures.hold("observe") as gate,
+    ):
+        verified = threads.submit(verify, node)
+        assert gate.reached.wait(60)
+        node.services.attachments.delete(CTX, row.id)
+        node.services.volumes.delete(CTX, last.id)
+        until(lambda: find_row(node, last) is None)
+        gate.open.set()
+        assert [each.volume_id for each in verified.result(60)] == [first.id]
 
 
 def test_a_repair_that_fails_says_so_and_leaves_the_drift(

@@ -66,7 +66,8 @@ class Verifier:
     ) -> list[Verification]:
         """Compare the targets of all volumes with hosts, or of one; repair them.
 
-        A volume that an operation works on is not waited for, unless it is the one.
+        A volume that an operation works on is not waited for, unless it is the one. One
+        that is deleted meanwhile is left out.
 
         :raises NotFound: the volume.
         """
@@ -76,7 +77,8 @@ class Verifier:
             else:
                 ids = [volumes.require(connection, volume_id, ctx).id]
         wait = 0 if volume_id is None else None
-        return [self._verify(ident, repair, wait) for ident in ids]
+        verifications = (self._verify(ident, repair, wait) for ident in ids)
+        return list(filter(None, verifications))
 
     def apply(self, volume: Volume, *, verifies: bool) -> tuple[str, ...]:
         """Apply the rows to a volume's target; return what was changed.
@@ -119,11 +121,15 @@ class Verifier:
                 (ours if drift.is_ours else foreign).append(sentence)
         return ours, foreign
 
-    def _verify(self, volume_id: str, repair: bool, wait: float | None) -> Verification:
+    def _verify(
+        self, volume_id: str, repair: bool, wait: float | None
+    ) -> Verification | None:
         try:
             with self._locks.volume(volume_id, "verify", timeout=wait):
                 with self._db.reading() as connection:
-                    volume = volumes.require_row(connection, volume_id)
+                    volume = volumes.get_row(connection, volume_id)
+                if volume is None:
+                    return None
                 if self._backends.reaches(volume.backend, volume_id):
                     return self._verify_locked(volume, repair)
                 why = f"backend {volume.backend} does not reach it"
