@@ -9,6 +9,7 @@ mapped LUN, its link, and the write-protect bit.
 
 from __future__ import annotations
 
+import functools
 import os
 
 CONFIGFS = "/sys/kernel/config/target"
@@ -21,6 +22,7 @@ _COMPARED = (
     "attrib/dataout_timeout",
     "lun_0/write_protect",
 )
+_FIRST_OWN = 60_000
 _INITIATOR = "iqn.1994-05.com.example:floor"
 
 
@@ -31,13 +33,19 @@ def acl_of(volume_id: str) -> tuple[str, str]:
 
 
 def full(acl: str, lun: str) -> None:
-    """The writes of an apply, without any read."""
+    """The writes of an apply for a host that writes, with a LUN of its own.
+
+    ``acl`` may end with -- and a number, which is that of its LUN.
+    """
     os.mkdir(acl)
     _write(acl + "/auth/userid", "u" * 20)
     _write(acl + "/auth/password", "p" * 16)
     _write(acl + "/tag", "f8d1e2c4-0000-4000-8000-000000000000")
-    _write(acl + "/attrib/dataout_timeout", "30")
-    _map(acl, lun)
+    _write(acl + "/attrib/dataout_timeout", "10")
+    own, link = _own(acl), _link(acl)
+    os.mkdir(own)
+    os.symlink(_backstore(f"{lun}/{link}"), f"{own}/{link}")
+    _map(acl, own)
 
 
 def bare(acl: str, lun: str) -> None:
@@ -59,8 +67,7 @@ def close_safely(acl: str) -> None:
         _read(f"{acl}/{name}")
     for name in ("/cmdsn_depth", "/info"):
         _read(acl + name)
-    os.unlink(acl + "/lun_0/lun")
-    os.rmdir(acl + "/lun_0")
+    _unmap(acl)
     _read(acl + "/info")
     _write(acl + "/tag", "(kept: sessions)")
 
@@ -82,8 +89,7 @@ def forget(volume_id: str) -> None:
 
 def close(acl: str) -> None:
     """Undo either."""
-    os.unlink(acl + "/lun_0/lun")
-    os.rmdir(acl + "/lun_0")
+    _unmap(acl)
     os.rmdir(acl)
 
 
@@ -91,6 +97,35 @@ def exports() -> int:
     """How many iSCSI targets the kernel holds."""
     names = os.listdir(f"{CONFIGFS}/iscsi")
     return sum(name.startswith(("iqn.", "naa.", "eui.")) for name in names)
+
+
+def _unmap(acl: str) -> None:
+    """Remove the mapped LUN, and the host's own around it, if it has one."""
+    own = _own(acl)
+    try:
+        os.unlink(f"{own}/{_link(acl)}")
+    except FileNotFoundError:
+        own = ""
+    os.unlink(acl + "/lun_0/lun")
+    os.rmdir(acl + "/lun_0")
+    if own:
+        os.rmdir(own)
+
+
+def _own(acl: str) -> str:
+    """Return the path of the LUN of one host."""
+    group, _, name = acl.partition("/acls/")
+    return f"{group}/lun/lun_{_FIRST_OWN + int(name.partition('--')[2] or 0)}"
+
+
+def _link(acl: str) -> str:
+    """Return what a LUN's link to its backstore is called."""
+    return "volume-" + acl.partition(PREFIX)[2].partition("/")[0]
+
+
+@functools.cache
+def _backstore(link: str) -> str:
+    return os.path.realpath(link)
 
 
 def _map(acl: str, lun: str) -> None:
