@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from lunshare.agent.db import attachments, lease_ends
+from lunshare.agent.db import attachments, due_attachments
 from lunshare.agent.model.lease_records import NewLease
 from lunshare.agent.service.attachments import access, fencing, mode_change
 from lunshare.agent.service.attachments.access import Access
@@ -185,8 +185,8 @@ def count_no_leaving_writer(patch: pytest.MonkeyPatch) -> None:
 
 def end_leases_too_early(patch: pytest.MonkeyPatch) -> None:
     """The timer ends every lease at which it looks, also one that was renewed."""
-    commit, ended = Leases._commit_end, lease_ends.ended
-    of_volume = lease_ends.ended_of_volume
+    commit, ended = Leases._commit_end, due_attachments.ended
+    of_volume = due_attachments.ended_of_volume
 
     def anyway(self: Leases, attachment_id: str) -> Any:
         with self._db.writing() as connection:
@@ -194,10 +194,10 @@ def end_leases_too_early(patch: pytest.MonkeyPatch) -> None:
         return commit(self, attachment_id)
 
     patch.setattr(
-        lease_ends, "ended", lambda connection, _: ended(connection, math.inf)
+        due_attachments, "ended", lambda connection, _: ended(connection, math.inf)
     )
     patch.setattr(
-        lease_ends,
+        due_attachments,
         "ended_of_volume",
         lambda connection, ident, _: of_volume(connection, ident, math.inf),
     )

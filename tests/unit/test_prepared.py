@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from lunshare.agent.db import attachments, lease_ends, snapshots, volumes
+from lunshare.agent.db import attachments, due_attachments, snapshots, volumes
 from lunshare.agent.db.record_columns import RecordColumns
 from lunshare.agent.db.schema import METADATA, SNAPSHOTS
 from lunshare.agent.db.sqlite.engine import Database
@@ -179,7 +179,7 @@ def test_a_list_of_any_length_is_refused(database: Database):
             "attachments_that_may_write (volume_id=?)",
         ),
         (
-            lambda connection: lease_ends.ended(connection, 1.0),
+            lambda connection: due_attachments.ended(connection, 1.0),
             "attachments_leased (lease_ends>? AND lease_ends<?)",
         ),
     ],

@@ -28,8 +28,6 @@ from lunshare.agent.model.errors import Invalid, existing
 from lunshare.agent.model.page_rows import PageRows, fill, json_bytes
 from lunshare.agent.model.records import Attachment, Page, RequestContext
 from lunshare.agent.model.states import (
-    ENDING,
-    POSSIBLE,
     WANTED,
     AttachStatus,
     FenceKind,
@@ -74,18 +72,6 @@ _MANY = _FIELDS.prepared(_ALL.where(_A.id.in_(listed("names")), _HERE))
 _OF_VOLUME = _FIELDS.prepared(_ALL.where(_THIS, _HERE).order_by(*_AGE))
 _WITH_INITIATOR = _FIELDS.prepared(
     _SMALL.where(_THIS, _HERE, _A.initiator.is_not(None)).order_by(*_AGE)
-)
-_UNFINISHED = _FIELDS.prepared(
-    _ALL.where(
-        _THIS,
-        _HERE,
-        sa.or_(
-            sa.and_(*(_A.attach_status != status for status in sorted(WANTED))),
-            _A.connection_info.is_(None),
-            _A.former_initiator.is_not(None),
-            sa.and_(_A.fence.is_not(None), _A.fenced_at.is_(None)),
-        ),
-    ).order_by(*_AGE)
 )
 _LEGACY = _FIELDS.prepared(
     _ALL.where(_THIS, _HERE, _A.legacy.is_not(None)).order_by(*_AGE)
@@ -361,14 +347,6 @@ def with_initiator(connection: sa.Connection, volume_id: str) -> list[Attachment
     return _WITH_INITIATOR.rows(connection, {"volume_id": volume_id})
 
 
-def unfinished(connection: sa.Connection, volume_id: str) -> list[Attachment]:
-    """Return those that an operation has begun to change, complete, oldest first.
-
-    Of a volume with many hosts they are few: a reconcile looks at each of them.
-    """
-    return _UNFINISHED.rows(connection, {"volume_id": volume_id})
-
-
 def unanswered(connection: sa.Connection, volume_id: str) -> list[Attachment]:
     """Return attachments of a volume that no client may know yet, oldest first."""
     return _UNANSWERED.rows(connection, {"volume_id": volume_id})
@@ -416,29 +394,6 @@ def portal_hosts(connection: sa.Connection, backend: str) -> list[PortalHost]:
         PortalHost(volume_id, initiator, host_address(address))
         for volume_id, initiator, address in rows
     ]
-
-
-def volumes_to_reconcile(connection: sa.Connection) -> list[str]:
-    """Return the ids of volumes to which a host has or may have access.
-
-    First those of which one loses its access, or its writing. And those with an
-    attachment that has no access any more and is not deleted yet.
-    """
-    access = sa.or_(_A.initiator.is_not(None), _A.former_initiator.is_not(None))
-    ends = _A.attach_status.in_(ENDING)
-    unknown = _A.answered == sa.false()
-    failed = _A.attach_status == AttachStatus.ERROR_ATTACHING
-    query = (
-        sa.select(_A.volume_id)
-        .where(
-            _HERE,
-            _A.attach_status.in_(POSSIBLE),
-            sa.or_(access, ends, sa.and_(failed, unknown)),
-        )
-        .group_by(_A.volume_id)
-        .order_by(sa.func.max(_A.former_initiator.is_not(None)).desc(), _A.volume_id)
-    )
-    return list(connection.execute(query).scalars())
 
 
 def change_status(

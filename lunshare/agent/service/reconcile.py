@@ -20,7 +20,7 @@ from itertools import groupby
 from oslo_log import log
 
 from lunshare.agent.backends import Backends
-from lunshare.agent.db import attachments, volumes
+from lunshare.agent.db import due_attachments, volumes
 from lunshare.agent.db.sqlite.engine import Database
 from lunshare.agent.model.errors import (
     AgentError,
@@ -139,7 +139,7 @@ class Reconciler:
     def _volumes_to_apply(self, result: ReconcileResult) -> list[str]:
         """Return the volumes that have hosts in the database, or a live export."""
         with self._db.reading() as connection:
-            ids = attachments.volumes_to_reconcile(connection)
+            ids = due_attachments.volumes_to_reconcile(connection)
         listing = inventory.read(self._db, self._backends)
         result.unknown += [*map(str, listing.orphans), *sorted(listing.remains)]
         result.failed += [*listing.failed, *listing.missing]
@@ -152,7 +152,7 @@ class Reconciler:
             with self._locks.volume(volume_id, "reconcile", timeout=0):
                 with self._db.reading() as connection:
                     volume = volumes.get_row(connection, volume_id)
-                    rows = attachments.unfinished(connection, volume_id)
+                    rows = due_attachments.unfinished(connection, volume_id)
                 if volume and self._backends.reaches(volume.backend, volume_id):
                     self._apply_locked(volume, rows, result)
 

@@ -17,7 +17,7 @@ from datetime import datetime
 from oslo_log import log
 
 from lunshare.agent.backends import Backends
-from lunshare.agent.db import attachments, volumes
+from lunshare.agent.db import attachments, due_attachments, volumes
 from lunshare.agent.db.sqlite.engine import Database, now
 from lunshare.agent.model.errors import AgentError, BackendFailed, BackendUnavailable
 from lunshare.agent.model.operator_records import Verification
@@ -73,7 +73,7 @@ class Verifier:
         """
         with self._db.reading() as connection:
             if volume_id is None:
-                ids = attachments.volumes_to_reconcile(connection)
+                ids = due_attachments.volumes_to_reconcile(connection)
             else:
                 ids = [volumes.require(connection, volume_id, ctx).id]
         wait = 0 if volume_id is None else None

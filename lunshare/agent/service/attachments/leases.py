@@ -17,7 +17,7 @@ from contextlib import suppress
 from oslo_log import log
 
 from lunshare.agent import boot_clock
-from lunshare.agent.db import attachments, lease_ends, volumes, write_fences
+from lunshare.agent.db import attachments, due_attachments, volumes, write_fences
 from lunshare.agent.db.sqlite.engine import Connection, Database
 from lunshare.agent.model.errors import BackendFailed, Busy, Conflict, DatabaseFailed
 from lunshare.agent.model.lease_records import NEXT, NewLease
@@ -95,7 +95,7 @@ class Leases:
 
     def _end_due(self) -> None:
         with self._db.reading() as connection:
-            due = lease_ends.ended(connection, boot_clock.seconds())
+            due = due_attachments.ended(connection, boot_clock.seconds())
             backends = {
                 volume_id: volumes.require_row(connection, volume_id).backend
                 for volume_id in {row.volume_id for row in due} - self._in_progress()
@@ -115,7 +115,7 @@ class Leases:
         A start does it before it opens anything. The target follows with the volume.
         """
         with self._db.reading() as connection:
-            leased = lease_ends.ended(connection, math.inf)
+            leased = due_attachments.ended(connection, math.inf)
             rows = [attachments.require(connection, row.id) for row in leased]
         for row in filter(lease_terms.is_due, rows):
             with (
@@ -133,7 +133,7 @@ class Leases:
         with self._locks.volume(volume_id, "the end of a lease"):
             with self._db.reading() as connection:
                 now = boot_clock.seconds()
-                due = lease_ends.ended_of_volume(connection, volume_id, now)
+                due = due_attachments.ended_of_volume(connection, volume_id, now)
             ends = [self._commit_end(row.id) for row in due]
             errors = []
             for ended, follower in ends:

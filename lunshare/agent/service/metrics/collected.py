@@ -16,7 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from lunshare.agent.backends import Backends, NodeBackend
-from lunshare.agent.db import lease_ends
+from lunshare.agent.db import due_attachments
 from lunshare.agent.db.sqlite.engine import Database
 from lunshare.agent.db.totals import StatusTotals, by_status
 from lunshare.agent.model.errors import AgentError
@@ -97,7 +97,10 @@ class NodeCollector(Collector):
         yield failures
         try:
             with self.database.reading() as connection:
-                totals, leases = by_status(connection), lease_ends.count(connection)
+                totals, leases = (
+                    by_status(connection),
+                    due_attachments.count_leases(connection),
+                )
         except AgentError as error:
             LOG.error("[main] metrics: no totals by status: %s", error)
             return
