@@ -136,6 +136,8 @@ class ConnectionLoop:
         while self._answers:
             connection, data = self._answers.popleft()
             self._running[connection.user] -= 1
+            if not self._running[connection.user]:
+                del self._running[connection.user]
             if connection.proof:
                 self._known.add(connection.request.environ, connection.proof)
             self._loop.call_soon(connection.send, data)
