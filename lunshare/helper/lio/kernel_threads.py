@@ -13,6 +13,8 @@ from lunshare.helper.lio.configfs import names, read
 
 #: That which receives commands, and takes memory for them; and the other one.
 RECEIVES, SENDS = "iscsi_trx", "iscsi_ttx"
+# Any user may give a process such a name. Only the kernel's threads have this parent.
+_OF_KERNEL = "\nPPid:\t2\n"
 _PENDING = "SigPnd:\t"
 _SIGNALLED = 1 << (signal.SIGINT - 1)
 # The priority of threads that end a connection, below that of who waits for them.
@@ -20,11 +22,11 @@ _ENDS, _WAITS = 1, 2
 
 
 def named(*wanted: str) -> list[int]:
-    """Return the ids of the threads of this name. It reads all processes."""
+    """Return the ids of the kernel's threads of this name. It reads all processes."""
     found = []
     for process in filter(str.isdigit, names("/proc")):
         with contextlib.suppress(OSError):  # it has ended meanwhile
-            if read(f"/proc/{process}/comm") in wanted:
+            if read(f"/proc/{process}/comm") in wanted and _status(int(process)):
                 found.append(int(process))
     return found
 
@@ -46,6 +48,12 @@ def hurry_ending(threads: Iterable[int]) -> None:
     """
     for thread in threads:
         with contextlib.suppress(OSError):  # it has ended
-            _, _, after = read(f"/proc/{thread}/status").partition(_PENDING)
+            _, _, after = _status(thread).partition(_PENDING)
             if int(after[:16] or "0", 16) & _SIGNALLED:
                 os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(_ENDS))
+
+
+def _status(thread: int) -> str:
+    """Return proc(5), PID/status, of a thread of the kernel; "" of a program's."""
+    text = read(f"/proc/{thread}/status")
+    return text if _OF_KERNEL in text else ""
