@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     opts.register(conf)
     try:
         arguments = ["--config-file", options.config_file]
-        with config_errors.readable_files(arguments):
+        with config_errors.readable_files(conf, arguments):
             conf(args=arguments, project="lunshare")
         with config_errors.known_references(conf):
             source = backup.path_of(database_url(conf))

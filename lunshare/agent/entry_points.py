@@ -9,11 +9,15 @@ programs are installed too, and name the extra that they need.
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 
 
 def lunshared() -> int:
     """Run the daemon; return its exit code."""
+    # Until it has handlers: what it is made of takes a second to import.
+    for number in (signal.SIGHUP, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)
     return _run("lunshared", "main")
 
 

@@ -74,7 +74,7 @@ def configure(argv: Sequence[str]) -> cfg.ConfigOpts:
     conf = cfg.ConfigOpts()
     opts.register(conf)
     logs.register(conf)
-    with config_errors.readable_files(argv):
+    with config_errors.readable_files(conf, argv):
         conf(args=list(argv), project="lunshare", prog="lunshared")
     with config_errors.known_references(conf):
         if conf.show_config:

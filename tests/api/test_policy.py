@@ -322,6 +322,14 @@ def test_a_policy_file_replaces_rules_while_the_daemon_runs(running: Running):
         ),
         ('"volume:get": 7\n', "line 1: the check of 'volume:get' must be a text"),
         (
+            '"volume:get": "role:%"',
+            "the check of 'volume:get' cannot be evaluated (incomplete format): write",
+        ),
+        (
+            'context_is_admin: ":"',
+            "the check of 'context_is_admin' cannot be evaluated (invalid syntax",
+        ),
+        (
             '"volume:get": "@"\ncontext_is_admin:\n',
             "line 2: the check of 'context_is_admin' is empty: write \"@\" to allow",
         ),

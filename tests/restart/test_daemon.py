@@ -111,6 +111,10 @@ WRONG = [
         "password = pa$secret",
         "[nova] password: it has a $ that no name of an option follows; write $$",
     ),
+    (  # an option that the command line has too
+        "log_file = /tmp/$secret\nenabled_backends = a\n[a]\nvolume_driver = fake",
+        "[DEFAULT] log_file: it has a $ that no name of an option follows; write $$",
+    ),
     ("enabled_backends = a\npassword secret\n[a]", "line 3: "),
     (  # in memory: each thread would have a separate database
         "enabled_backends = a\n[a]\nvolume_driver = fake\ntarget_driver = fake\n"
@@ -192,6 +196,18 @@ def test_a_configuration_that_is_not_utf_8_is_refused_in_one_sentence(
     line = refused(option, path, "--state-path", tmp_path / "state")
     assert f"{config}, line 2: it is not UTF-8" in line
     assert "secret" not in line
+
+
+def test_a_configuration_with_a_byte_order_mark_is_refused_in_one_sentence(
+    tmp_path: Path,
+) -> None:
+    config = tmp_path / "lunshare.conf"
+    config.write_text("[DEFAULT]\n", encoding="utf-8-sig")
+    line = refused("--config-file", config, "--state-path", tmp_path / "state")
+    assert line == (
+        f"lunshared: {config}, line 1: it begins with a byte order mark: write it as"
+        " UTF-8 without one"
+    )
 
 
 def test_a_state_path_that_cannot_be_written_is_refused(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ import pytest
 
 from lunshare.drivers.stop_signals import STOPS
 from tests.stands.daemon import FAKE
-from tests.stands.servers import free_port
+from tests.stands.servers import ROOT, free_port
 from tests.stands.waiting import until
 
 BOUND = 60  # seconds until a started process must have answered
@@ -110,6 +110,20 @@ def test_the_daemon_writes_a_report_and_goes_on(tmp_path: Path) -> None:
         assert section in report
     assert "connection = ***" in report
     assert "secret.sqlite" not in report
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR2, signal.SIGHUP])
+def test_no_signal_for_a_running_daemon_ends_one_that_starts(number: int) -> None:
+    """Its modules take a second to import, before it has handlers."""
+    code = (
+        "import importlib, signal, sys; from lunshare.agent import entry_points\n"
+        "def imported(name):\n"
+        f"    signal.raise_signal({number:d})\n"
+        "    sys.exit(7)\n"
+        "importlib.import_module = imported; entry_points.lunshared()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False)
+    assert done.returncode == 7
 
 
 def test_other_signals_are_handled_during_the_wait(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import yaml
@@ -282,8 +283,22 @@ def _check_one(where: str, name: object, check: object, known: set[str]) -> None
             raise StartupError(f"{where}: {name!r} names rule {other!r}, which is none")
     if check == "!":
         return
-    if str(_parser.parse_rule(check)) == "!":
+    parsed = _parser.parse_rule(check)
+    if str(parsed) == "!":
         raise StartupError(f"{where}: {check!r} is not a check that oslo.policy knows")
+    if not remote_rules({str(name): parsed}):
+        _try(where, name, parsed)
+
+
+def _try(where: str, name: object, parsed: Any) -> None:
+    """:raises StartupError: the check would fail, whoever asks."""
+    try:
+        parsed({}, {"roles": ["member"]}, SimpleNamespace(rules={}))
+    except (SyntaxError, TypeError, ValueError) as error:  # of its own text
+        raise StartupError(
+            f"{where}: the check of {name!r} cannot be evaluated ({error}): write"
+            " it as in role:member, or @ for everybody"
+        ) from None
 
 
 def _references(rules: dict[Any, Any]) -> Iterator[str]:

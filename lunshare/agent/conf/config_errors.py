@@ -23,35 +23,40 @@ _UNKNOWN = (cfg.NoSuchOptError, cfg.NoSuchGroupError, RecursionError)
 
 
 @contextmanager
-def readable_files(argv: Sequence[str]) -> Iterator[None]:
+def readable_files(conf: cfg.ConfigOpts, argv: Sequence[str]) -> Iterator[None]:
     """Read the files that a command line names.
 
     :raises StartupError: a file is not UTF-8, or has a line that is no option; names
-        the file and the line.
+        the file and the line. Or as ``known_references``.
     """
     try:
-        yield
+        with known_references(conf, argv):
+            yield
     except cfg.ConfigFileParseError as error:
         cause = error.__context__
         if not isinstance(cause, iniparser.ParseError):
             raise
         raise StartupError(
-            f"{error.config_file}, line {cause.lineno}: {cause.msg}"
+            f"{error.config_file}, line {cause.lineno}: {_wrong_line(cause)}"
         ) from None
     except UnicodeDecodeError:
         raise StartupError(_not_utf8(argv)) from None
 
 
 @contextmanager
-def known_references(conf: cfg.ConfigOpts) -> Iterator[None]:
-    """Read options.
+def known_references(
+    conf: cfg.ConfigOpts, argv: Sequence[str] | None = None
+) -> Iterator[None]:
+    """Read options. ``argv`` names the files, where ``conf`` has not read them yet.
 
     :raises StartupError: a ``$`` in one refers to no other option.
     """
     try:
         yield
     except (AgentError, cfg.Error, RecursionError) as error:
-        option = _option_with_unknown_reference(conf) if _is_unknown(error) else None
+        paths = config_files.paths(conf) if argv is None else _paths(argv)
+        is_unknown = _is_unknown(error)
+        option = _option_with_unknown_reference(conf, paths) if is_unknown else None
         if option is None:
             raise
         raise StartupError(
@@ -60,13 +65,24 @@ def known_references(conf: cfg.ConfigOpts) -> Iterator[None]:
         ) from None
 
 
-def _not_utf8(argv: Sequence[str]) -> str:
+def _wrong_line(error: iniparser.ParseError) -> str:
+    if error.line.startswith("\ufeff"):
+        return "it begins with a byte order mark: write it as UTF-8 without one"
+    return str(error.msg)
+
+
+def _paths(argv: Sequence[str]) -> list[str]:
+    """Return the files that a command line names."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--config-file", action="append", default=[])
     parser.add_argument("--config-dir", action="append", default=[])
     files = parser.parse_known_args(argv)[0]
     paths = files.config_file or cfg.find_config_files("lunshare", "lunshared")
-    for path in config_files.listed(paths, files.config_dir):
+    return config_files.listed(paths, files.config_dir)
+
+
+def _not_utf8(argv: Sequence[str]) -> str:
+    for path in _paths(argv):
         for number, line in enumerate(Path(path).read_bytes().splitlines(), 1):
             try:
                 line.decode()
@@ -82,8 +98,10 @@ def _is_unknown(error: BaseException | None) -> bool:
     return error is not None
 
 
-def _option_with_unknown_reference(conf: cfg.ConfigOpts) -> str | None:
-    for path in config_files.paths(conf):
+def _option_with_unknown_reference(
+    conf: cfg.ConfigOpts, paths: Sequence[str]
+) -> str | None:
+    for path in paths:
         sections: dict[str, dict[str, list[str]]] = {}
         cfg.ConfigParser(path, sections).parse()
         for section, options in sections.items():
