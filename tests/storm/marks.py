@@ -31,11 +31,3 @@ def number_in(blocks: dict[int, bytes], client: int, place: int) -> int | None:
     if name != str(client).encode() or not number.isdigit():
         return None
     return int(number)
-
-
-def foreign_blocks(blocks: dict[int, bytes], clients: int) -> list[int]:
-    """Blocks with bytes that no client writes."""
-    ours = {block(c, p) for c in range(clients) for p in range(len(PLACES))}
-    return sorted(
-        n for n, data in blocks.items() if n not in ours and data.strip(b"\0")
-    )
