@@ -322,7 +322,7 @@ def test_a_policy_file_replaces_rules_while_the_daemon_runs(running: Running):
         ),
         ('"volume:get": 7\n', "line 1: the check of 'volume:get' must be a text"),
         (
-            '"volume:get": "role:%"',
+            '"volume:get": "role:a or not (@ and role:%)"',
             "the check of 'volume:get' cannot be evaluated (incomplete format): write",
         ),
         (

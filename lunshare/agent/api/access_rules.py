@@ -15,14 +15,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import yaml
 from cachetools import Cache, LRUCache, TTLCache
 from oslo_config import cfg
 from oslo_log import log
-from oslo_policy import _parser, policy
+from oslo_policy import _checks, _parser, policy
 
 from lunshare.agent.api import missing_features, policies
 from lunshare.agent.api.access.remote_checks import (
@@ -286,19 +285,28 @@ def _check_one(where: str, name: object, check: object, known: set[str]) -> None
     parsed = _parser.parse_rule(check)
     if str(parsed) == "!":
         raise StartupError(f"{where}: {check!r} is not a check that oslo.policy knows")
-    if not remote_rules({str(name): parsed}):
-        _try(where, name, parsed)
+    _try(where, name, parsed)
 
 
 def _try(where: str, name: object, parsed: Any) -> None:
-    """:raises StartupError: the check would fail, whoever asks."""
+    """:raises StartupError: a part of the check would fail, whoever asks."""
     try:
-        parsed({}, {"roles": ["member"]}, SimpleNamespace(rules={}))
-    except (SyntaxError, TypeError, ValueError) as error:  # of its own text
+        for part in _plain_parts(parsed):
+            part({}, {"roles": ["member"]}, None)
+    except Exception as error:
         raise StartupError(
             f"{where}: the check of {name!r} cannot be evaluated ({error}): write"
             " it as in role:member, or @ for everybody"
         ) from None
+
+
+def _plain_parts(check: Any) -> Iterator[Any]:
+    """Yield the parts that need neither other rules nor a server."""
+    if isinstance(check, _checks.GenericCheck | _checks.RoleCheck):
+        yield check
+    parts = [*getattr(check, "rules", ()), getattr(check, "rule", None)]
+    for part in filter(None, parts):
+        yield from _plain_parts(part)
 
 
 def _references(rules: dict[Any, Any]) -> Iterator[str]:
