@@ -158,6 +158,10 @@ def test_types_are_associated_and_disassociated(api: Api):
         assert api("GET", f"{path}?vol_type_id={one['id']}", status=202) is None
     assert associated(api, made) == [other["id"]]
     associate(api, made, one)
+    for query in ("disassociate_all", f"disassociate?vol_type_id={one['id']}"):
+        path = f"/qos-specs/{made['id']}/{query}"
+        assert api.send("HEAD", path).status_code == 405
+    assert set(associated(api, made)) == {one["id"], other["id"]}
     api("GET", f"/qos-specs/{made['id']}/disassociate_all", status=202)
     assert associated(api, made) == []
     assert api("GET", f"/types/{one['id']}")["volume_type"]["qos_specs_id"] is None

@@ -262,11 +262,14 @@ COLLECTIONS = frozenset(
 
 
 def by_path() -> dict[str, dict[str, Route]]:
-    """Return the table by path, then by method. HEAD is handled as GET."""
+    """Return the table by path, then by method.
+
+    HEAD is handled as GET, if that changes nothing (202): HEAD is safe (RFC 9110, 9.2).
+    """
     table: dict[str, dict[str, Route]] = {}
     for route in ROUTES:
         table.setdefault(route.path, {})[route.method] = route
-        if route.method == "GET":
+        if route.method == "GET" and 202 not in route.answers:
             table[route.path]["HEAD"] = route
     return table
 
