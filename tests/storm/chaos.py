@@ -54,7 +54,7 @@ OPERATIONS: list[tuple[Callable[[Client], None], int]] = [
     (on_any(limits.limit), 8),
     (on_any(limits.unlimit), 4),
     (taken_access.fence, 4),
-    (taken_access.lend, 5),
+    (taken_access.lend, 10),
     (on_any(many_hosts.attach_many), 4),
     (many_hosts.detach_many, 5),
     (hosts.write, 18),

@@ -260,7 +260,9 @@ def write(client: Client) -> None:
         return
     op.answered = op.done = client.now()
     op.status, op.certain = 200, True
-    if row.mode == "ro":
+    if row.mode == "ro" and row.volume_id in client.world.passed_on:
+        row.mode = "rw"  # the lease of another host has ended
+    elif row.mode == "ro":
         sentence = f"attachment {row.id} is read-only, and its host has written"
         client.journal.find(
             "a read-only host cannot write", sentence, row.id, row.volume_id

@@ -44,10 +44,9 @@ def hand_over(client: Client) -> None:
     if not writers:
         return
     writer = client.rng.choice(writers)
-    readers = [row for row in rows if _can_follow(row, writer)]
+    readers = [row for row in rows if can_follow(row, writer)]
     if not readers:
-        letter = _LETTERS.get(writer.initiator[-1], "a")
-        return hosts.attach_host(client, writer.volume_id, letter, "ro")
+        return attach_reader(client, writer)
     reader = client.rng.choice(readers)
     op = client.begin("handover", writer.id, reader.id, writer.volume_id)
     writer.mode = reader.mode = UNSURE
@@ -73,7 +72,14 @@ def open_rows(client: Client) -> list[Attached]:
     ]
 
 
-def _can_follow(row: Attached, writer: Attached) -> bool:
+def attach_reader(client: Client, writer: Attached) -> None:
+    """Attach the other host of the client, so that it can follow this one later."""
+    letter = _LETTERS.get(writer.initiator[-1], "a")
+    hosts.attach_host(client, writer.volume_id, letter, "ro")
+
+
+def can_follow(row: Attached, writer: Attached) -> bool:
+    """Whether it reads the same volume, by another host."""
     return (
         row.mode == "ro"
         and row.volume_id == writer.volume_id

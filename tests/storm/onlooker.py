@@ -62,7 +62,8 @@ class Onlooker:
         return (
             f"{self.looks} looks at the storage: {self.limited} at a volume with a"
             f" policy and writers (of at most one: {self.most} at most),"
-            f" {self.proofs} at a proven fence or an ended lease"
+            f" {self.proofs} at a proven fence or an ended lease;"
+            f" {self._world.promoted} leases have passed on"
         )
 
     def _run(self) -> None:

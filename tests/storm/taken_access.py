@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from tests.storm import modes
+from tests.storm import modes, write_limits
 from tests.storm.api import Answer
 from tests.storm.client import Client
 from tests.storm.hosts import Attached
@@ -100,31 +100,66 @@ def lend(client: Client) -> None:
     if not rows:
         return
     row = client.rng.choice(rows)
+    passes_on = client.rng.random() < 0.5
+    if passes_on:
+        followed = [
+            one for one in rows if any(modes.can_follow(each, one) for each in rows)
+        ]
+        if not followed:
+            return modes.attach_reader(client, row)
+        row = client.rng.choice(followed)
+        write_limits.name_all(client, row.volume_id)
     same = [each for each in rows if _is_same(each, row)]
     before = [each.mode for each in same]
     for each in same:
         each.mode = modes.UNSURE
     op = client.begin("lease", row.id, row.volume_id)
-    lease = {"mode": "rw", "lease": {"ttl": _TTL}}
-    path = f"/v3/attachments/{row.id}"
-    client.api.ask(op, "PUT", path, {"attachment": lease})
+    if passes_on:
+        client.world.passes_on(row.volume_id)
+    lease = {"ttl": _TTL, **({"then": "next"} if passes_on else {})}
+    body = {"attachment": {"mode": "rw", "lease": lease}}
+    client.api.ask(op, "PUT", f"/v3/attachments/{row.id}", body)
     if op.refused:
         for each, mode in zip(same, before, strict=True):
             each.mode = mode
+        if passes_on:
+            client.world.has_passed_on(row.volume_id, promoted=False)
     else:
-        lent = Lent(client, row, client.rng.randint(0, _RENEWALS))
+        lent = Lent(client, row, client.rng.randint(0, _RENEWALS), passes_on)
         client.unanswered.append(lent.goes_on)
 
 
 class Lent:
-    """A lease until it has ended, and its host reads only."""
+    """A lease until it has ended, its host reads only, and the next has followed."""
 
-    def __init__(self, client: Client, row: Attached, renewals: int) -> None:
+    def __init__(
+        self, client: Client, row: Attached, renewals: int, passes_on: bool
+    ) -> None:
         self._client, self._row, self._renewals = client, row, renewals
+        self._passes_on, self._is_over = passes_on, False
         self._ended: Closed | None = None
 
     def goes_on(self) -> bool:
-        """Do the next step; return whether the lease has ended."""
+        """Do the next step; return whether nothing is left to do."""
+        self._is_over = self._is_over or self._has_ended()
+        return self._is_over and (not self._passes_on or self._has_passed_on())
+
+    def _has_passed_on(self) -> bool:
+        """Whether the next one has followed, or waits for an error of the volume."""
+        volume_id = self._row.volume_id
+        answer = self._client.get(f"volumes/{volume_id}/handover")
+        if answer.status not in (200, 404):
+            return False
+        latest = (answer.body.get("handover") if answer.status == 200 else None) or {}
+        status = latest.get("status")
+        if status == "fence pending":
+            return False
+        if status != "promoting":
+            promoted = status == "done" and self._row.id in latest["from"]
+            self._client.world.has_passed_on(volume_id, promoted)
+        return True
+
+    def _has_ended(self) -> bool:
         client, row = self._client, self._row
         if row.ending or row not in client.attached:
             return self._forget()
@@ -151,7 +186,7 @@ class Lent:
         row, world = self._row, self._client.world
         self._ended = Closed(row.initiator, True, row.volume_id)
         if (row.volume_id, row.initiator) not in self._client.unsure:
-            world.closed.add(self._ended)
+            world.close(self._ended, int(self._passes_on))
 
     def _forget(self) -> bool:
         if self._ended is not None:

@@ -157,3 +157,18 @@ def test_a_hostile_member_tries_every_kind(request_kind: str) -> None:
     paths: list[Request] = [each for each in REQUESTS if request_kind in each[1]]
     assert paths
     assert not [each for each in REQUESTS if "{own}" in f"{each[1]} {each[2]}"]
+
+
+def test_nothing_is_said_of_a_volume_where_another_lease_passes_on() -> None:
+    world, lease = World("storm"), Closed(A, True, VOLUME)
+    world.passes_on(VOLUME)
+    world.close(lease, own=0)
+    assert world.closed == set()
+    world.close(lease, own=1)
+    assert world.closed == {lease}, "it is that of the holder itself"
+    world.passes_on(VOLUME)
+    assert world.closed == set()
+    for _ in range(2):
+        world.has_passed_on(VOLUME, promoted=False)
+    world.close(lease, own=0)
+    assert world.closed == {lease}

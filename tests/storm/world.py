@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 import threading
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,6 +57,10 @@ class World:
         self.operators = 0  # clients whose hosts a writers policy can name
         #: What is proven to be closed (``onlooker.Closed``), until it is given back.
         self.closed: set[Any] = set()
+        #: The volumes of which a lease that ended could let any reader write.
+        self.passed_on: set[str] = set()
+        self.promoted = 0  # readers that write since a lease has ended
+        self._passing: Counter[str] = Counter()  # such leases, by volume
         self._generations: dict[str, tuple[int, float]] = {}
         self._sizes: dict[str, tuple[int, float]] = {}
         self._references: set[tuple[str, str]] = set()
@@ -147,3 +152,27 @@ class World:
         for each in list(self.closed):
             if (each.initiator, each.volume_id) == (initiator, volume_id):
                 self.closed.discard(each)
+
+    def passes_on(self, volume_id: str) -> None:
+        """A lease is asked for whose end lets a reader write, whoever that is."""
+        with self._mutex:
+            self._passing[volume_id] += 1
+            self.passed_on.add(volume_id)
+            for each in list(self.closed):
+                if each.volume_id == volume_id:
+                    self.closed.discard(each)
+
+    def has_passed_on(self, volume_id: str, promoted: bool) -> None:
+        """Such a lease has ended, and no reader is still to follow."""
+        with self._mutex:
+            self._passing[volume_id] -= 1
+            self.promoted += promoted
+
+    def close(self, closed: Any, own: int) -> None:
+        """A lease has ended; of those that pass on, ``own`` are its holder's.
+
+        The end of another one could let the holder write again.
+        """
+        with self._mutex:
+            if self._passing[closed.volume_id] == own:
+                self.closed.add(closed)

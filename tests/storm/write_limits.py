@@ -20,8 +20,18 @@ Texts = frozenset[str | None]
 
 def limit(client: Client, volume_id: str) -> None:
     """Set a number or a list; it is refused where it excludes who may write now."""
-    key = client.rng.choice([MAX_WRITERS, MAX_WRITERS, WRITERS])
-    text = _names(client) if key == WRITERS else str(client.rng.randint(1, 2))
+    if client.rng.random() < 1 / 3:
+        _set(client, volume_id, WRITERS, _names(client, 0.5))
+    else:
+        _set(client, volume_id, MAX_WRITERS, str(client.rng.randint(1, 2)))
+
+
+def name_all(client: Client, volume_id: str) -> None:
+    """Set the list of all hosts, which excludes nobody."""
+    _set(client, volume_id, WRITERS, _names(client, 1.0))
+
+
+def _set(client: Client, volume_id: str, key: str, text: str) -> None:
     op = client.begin("limit", volume_id, key=key, text=text)
     asked = {"metadata": {key: text}}
     _note(op, client.post(op, f"volumes/{volume_id}/metadata", asked).good)
@@ -34,10 +44,10 @@ def unlimit(client: Client, volume_id: str) -> None:
     _note(op, client.delete(op, f"volumes/{volume_id}/metadata/{key}").good)
 
 
-def _names(client: Client) -> str:
-    """Half of all hosts, the own ones among them."""
+def _names(client: Client, part: float) -> str:
+    """A part of all hosts, the own ones among them."""
     others = range(client.world.operators)
-    numbers = {n for n in others if client.rng.random() < 0.5} | {client.number}
+    numbers = {n for n in others if client.rng.random() < part} | {client.number}
     return ",".join(f"h{n}{letter}" for n in sorted(numbers) for letter in "abc")
 
 
