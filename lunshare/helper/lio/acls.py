@@ -33,6 +33,7 @@ from lunshare.helper.lio.configfs import (
     names,
     read,
     read_or_empty,
+    remove_link,
     remove_links,
     remove_object,
     write,
@@ -57,13 +58,13 @@ _FIRST_DEPTH = "64"
 
 # The ACL has this tag from before write access is removed until the writes have
 # landed. So when the helper is killed in between, the next helper waits again.
-_FENCING = "(fencing)"
+FENCING = "(fencing)"
 # How the tag of an ACL starts that is closed and stays: see kept_acls.
 _KEPT = "(kept: "
 EMPTY, DEAD, HELD = "sessions", "dead session", "dependency"
 #: The removal of its LUN never ends, and below it nothing can be read.
 STUCK = "mapped LUN"
-_STUCK_TAG = f"{_KEPT}{STUCK})"
+STUCK_TAG = f"{_KEPT}{STUCK})"
 _UNMAP_SECONDS = 2.0
 #: It has taken the node's memory: see memory_guard.
 MEMORY = "memory"
@@ -142,7 +143,7 @@ def has_live_session(acl: str) -> bool:
 
 def is_stuck(acl: str) -> bool:
     """Whether the kernel is removing its LUN, for ever."""
-    return read_or_empty(acl + "/tag") == _STUCK_TAG
+    return read_or_empty(acl + "/tag") == STUCK_TAG
 
 
 def keep(acl: str, why: str) -> None:
@@ -175,21 +176,24 @@ def close(acl: str, own: str, lock: TimedLock) -> bool:
         return False
     write_protect(acl)
     if own or in_session(acl):
-        write(acl + "/tag", _FENCING)
+        write(acl + "/tag", FENCING)
     _end_and_unmap(acl, own, lock)
     return True
 
 
-def close_idle(acl: str, own: str) -> bool:
+def close_idle(acl: str, own: str, link: str) -> bool:
     """Refuse logins, and unmap a host without a session; False if it has one after all.
 
-    No command of such a host is in progress, and none can come. Its ``own`` LUN goes.
+    No command of such a host is in progress, and none can come. Its ``own`` LUN goes,
+    which has this ``link``. It is not ``is_stuck``.
     """
     refuse_logins(acl)
     if not is_idle(acl):
         return False
-    remove_links(own)
-    unmap_at_once(acl)
+    if own:
+        remove_link(own, link)
+    for mapping in _listed_mappings(acl):
+        _unmap(mapping)
     remove_object(own)
     return not in_session(acl)
 
@@ -216,7 +220,7 @@ def close_to_move(acl: str, own: str, lock: TimedLock) -> None:
 
 def start_read_only(acl: str) -> None:
     """Refuse further writes of a host that may still read; ``set_read_only`` waits."""
-    write(acl + "/tag", _FENCING)
+    write(acl + "/tag", FENCING)
     write_protect(acl)
 
 
@@ -239,7 +243,7 @@ def allows_too_much(acl: str, wanted: Connector) -> bool:
 
 def is_fencing(acl: str) -> bool:
     """Whether write access is being removed, or a helper was killed while it was."""
-    return read_or_empty(acl + "/tag") == _FENCING
+    return read_or_empty(acl + "/tag") == FENCING
 
 
 def is_protected_only(acl: str, readers: str) -> bool:
@@ -248,7 +252,7 @@ def is_protected_only(acl: str, readers: str) -> bool:
     Write protection does not block every command that writes. False while the host is
     moved to the ``readers``' LUN: then its writes are waited for.
     """
-    return mode(acl) is Mode.RO and not maps(acl, readers) and tag(acl) != _FENCING
+    return mode(acl) is Mode.RO and not maps(acl, readers) and tag(acl) != FENCING
 
 
 def maps(acl: str, lun: str) -> bool:
@@ -283,7 +287,9 @@ def grant(acl: str, lun: Callable[[], str], wanted: Connector) -> list[str]:
     if wanted.attachment_id != ("" if new else tag(acl)):
         write(acl + "/tag", wanted.attachment_id or _NOT_SET)
         changes.append(f"{wanted.initiator} tagged {wanted.attachment_id}")
-    if write_if_different(acl + "/" + PATIENCE[0], PATIENCE[1]) and not new:
+    if new:
+        write(acl + "/" + PATIENCE[0], PATIENCE[1])
+    elif write_if_different(acl + "/" + PATIENCE[0], PATIENCE[1]):
         changes.append(f"data of {wanted.initiator} awaited for {PATIENCE[1]} s")
     live = None if new else mode(acl)
     if live is None:
@@ -312,7 +318,7 @@ def unmap(acl: str, lock: TimedLock) -> None:
     """
     what = f"unmapping {_host(acl)}"
     if not lock.try_step(what, _UNMAP_SECONDS, unmap_at_once, acl):
-        write(acl + "/tag", _STUCK_TAG)
+        write(acl + "/tag", STUCK_TAG)
 
 
 def unmap_at_once(acl: str) -> None:
@@ -422,8 +428,17 @@ def _of_kernel(acl: str) -> str:
 
 def mapped_luns(acl: str) -> set[str]:
     """Return the names of the LUNs that the host's LUN 0 maps: one, or none."""
-    if is_stuck(acl):
-        return set()
+    return tag_and_luns(acl)[1]
+
+
+def tag_and_luns(acl: str) -> tuple[str, set[str]]:
+    """Return the ACL's tag as well, "" when there is no ACL."""
+    text = read_or_empty(acl + "/tag")
+    return text, set() if text == STUCK_TAG else linked_luns(acl)
+
+
+def linked_luns(acl: str) -> set[str]:
+    """Return the same of a host that is not ``is_stuck``."""
     mapping = acl + "/lun_0"
     with contextlib.suppress(FileNotFoundError):
         return {os.path.basename(os.readlink(f"{mapping}/{_LINK}"))}
@@ -442,7 +457,7 @@ def _unmap(mapping: str) -> None:
 
     A registration with SPEC_I_PT leaves such a dependency of the kernel (EBUSY).
     """
-    remove_links(mapping)
+    remove_link(mapping, _LINK)
     try:
         remove_object(mapping)
     except OSError as error:
@@ -451,8 +466,10 @@ def _unmap(mapping: str) -> None:
 
 
 def _mappings(acl: str) -> list[str]:
-    if is_stuck(acl):
-        return []
+    return [] if is_stuck(acl) else _listed_mappings(acl)
+
+
+def _listed_mappings(acl: str) -> list[str]:
     return [f"{acl}/{name}" for name in names(acl) if name.startswith("lun_")]
 
 

@@ -150,6 +150,24 @@ def compare(target: Target, wanted: Apply) -> Iterator[Drift]:
     yield from _foreign(target)
 
 
+def differing_hosts(target: Target, wanted: Apply) -> tuple[Connector, ...]:
+    """Return the hosts that do not have exactly the wanted access, or LUN.
+
+    An older version let all that write share one LUN, which is no drift.
+    """
+    shares = wanted.export.reservations
+    hosts = wanted.export.connectors
+    return tuple(host for host in hosts if _differs(target, host, shares))
+
+
+def _differs(target: Target, host: Connector, shares: bool) -> bool:
+    acl = target.acl(host.initiator)
+    if not os.access(acl, os.F_OK) or next(_of_host(target, acl, host), None):
+        return True
+    is_old = host.mode is Mode.RW and not shares
+    return is_old and acls.maps(acl, target.lun(Role.WRITERS))
+
+
 def _of_hosts(target: Target, wanted: Apply) -> Iterator[Drift]:
     connectors = {host.initiator: host for host in wanted.export.connectors}
     live = target.acls()
@@ -169,16 +187,16 @@ def _of_hosts(target: Target, wanted: Apply) -> Iterator[Drift]:
 
 
 def _of_host(target: Target, acl: str, wanted: Connector) -> Iterator[Drift]:
-    host = wanted.initiator
-    if acls.is_stuck(acl):
+    host, (tag, luns) = wanted.initiator, acls.tag_and_luns(acl)
+    if tag == acls.STUCK_TAG:
         yield Drift(DriftKind.NARROWER, f"no LUN is mapped to {host}", host)
         return
     extra = [name for name in names(acl) if name.startswith("lun_") and name != _LUN]
     if extra:
         what = f"{host} has a mapped LUN more: {', '.join(sorted(extra))}"
         yield Drift(DriftKind.WIDER, what, host)
-    yield from _of_mode(target, acl, wanted)
-    if (tag := acls.tag(acl)) != wanted.attachment_id:
+    yield from _of_mode(target, acl, tag, luns, wanted)
+    if tag != wanted.attachment_id:
         what = f"the ACL of {host} is tagged {tag!a}, not {wanted.attachment_id}"
         yield Drift(DriftKind.ATTRIBUTE, what, host)
     name, value = acls.PATIENCE
@@ -190,7 +208,9 @@ def _of_host(target: Target, acl: str, wanted: Connector) -> Iterator[Drift]:
             yield Drift(DriftKind.CREDENTIAL, f"{host} has another {name}", host)
 
 
-def _of_mode(target: Target, acl: str, wanted: Connector) -> Iterator[Drift]:
+def _of_mode(
+    target: Target, acl: str, tag: str, luns: set[str], wanted: Connector
+) -> Iterator[Drift]:
     """Compare the write protection of its LUN, and which of the two LUNs it is."""
     host, mode = wanted.initiator, acls.mode(acl)
     if mode is None:
@@ -201,13 +221,13 @@ def _of_mode(target: Target, acl: str, wanted: Connector) -> Iterator[Drift]:
         kind = DriftKind.WIDER if wider else DriftKind.NARROWER
         what = f"{host} is not write-protected" if wider else f"{host} may not write"
         yield Drift(kind, f"{what}, and its attachment is {wanted.mode}", host)
-    if iscsi_target.has_other_lun(target, acl, wanted.mode):
+    if iscsi_target.has_other_lun(target, tag, luns, wanted.mode):
         reads = wanted.mode is Mode.RO
         kind = DriftKind.WIDER if reads else DriftKind.NARROWER
         what = f"{host} does not have the LUN of the {backstores.ROLES[wanted.mode]}"
         yield Drift(kind, what, host)
         return
-    for lun in target.luns_of_hosts(acls.mapped_luns(acl)):
+    for lun in target.luns_of_hosts(luns):
         if read_or_empty(lun + repairs.OFFLINE) != "0":
             yield Drift(DriftKind.ATTRIBUTE, f"the LUN of {host} is offline", host)
 

@@ -97,6 +97,14 @@ def links(path: str) -> list[str]:
         return []
 
 
+def remove_link(path: str, name: str) -> None:
+    """Remove the one link that an object can have, most likely of this name."""
+    try:
+        os.unlink(f"{path}/{name}")
+    except FileNotFoundError:
+        remove_links(path)
+
+
 def remove_links(path: str) -> None:
     """Remove the links below an object."""
     for name in links(path):

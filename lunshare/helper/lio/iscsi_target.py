@@ -146,16 +146,16 @@ def lun_for(target: Target, shared: bool, host: Connector) -> str:
     raise TargetFailed(target.volume_id, f"no number is free for {host.initiator}")
 
 
-def has_other_lun(target: Target, acl: str, mode: Mode) -> bool:
+def has_other_lun(target: Target, tag: str, luns: set[str], mode: Mode) -> bool:
     """Whether a LUN is mapped that is not for the mode, or that is being removed.
 
-    A host that writes may have the writers' LUN, from an older version.
+    ``tag`` and ``luns`` are those of the ACL. A host that writes may have the writers'
+    LUN, from an older version.
     """
-    luns = acls.mapped_luns(acl)
     if mode is Mode.RO or not (own := target.luns_of_hosts(luns)):
         role = backstores.ROLES[mode]
         return luns not in (set(), {os.path.basename(target.lun(role))})
-    return acls.is_fencing(acl) or not all(map(target.is_linked, own))
+    return tag == acls.FENCING or not all(map(target.is_linked, own))
 
 
 def create_readers_lun(

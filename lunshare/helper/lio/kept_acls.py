@@ -65,12 +65,16 @@ def close_idle(target: Target, hosts: Iterable[str], lock: TimedLock) -> list[st
 
 
 def _close_idle(target: Target, idle: list[str], closed: list[str]) -> None:
-    owners = {host: own_lun(target, target.acl(host)) for host in idle}
-    unmapped = [h for h, own in owners.items() if acls.close_idle(target.acl(h), own)]
+    unmapped = [host for host in idle if _is_unmapped(target, target.acl(host))]
     reservations.void_saved(target, *unmapped)
     for host in unmapped:
         acls.note_kept(target.acl(host), acls.EMPTY)
         closed.append(host)
+
+
+def _is_unmapped(target: Target, acl: str) -> bool:
+    own = target.luns_of_hosts(acls.linked_luns(acl))
+    return acls.close_idle(acl, own[0] if own else "", target.name)
 
 
 def evict(target: Target, initiator: str, lock: TimedLock) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
 from lunshare.drivers.errors import InvalidValue, TargetFailed
-from lunshare.drivers.values import Disk, Portal, iscsi_name
+from lunshare.drivers.values import Connector, Disk, Portal, iscsi_name
 from lunshare.helper.lio import acls, backstores, kept_acls
 from lunshare.helper.lio.backstores import Role
 from lunshare.helper.lio.configfs import (
@@ -73,11 +73,16 @@ def correct_group(target: Target, lock: TimedLock) -> list[str]:
 
 
 def repair(
-    target: Target, disk: Disk, reservations: bool, portals: Iterable[Portal]
+    target: Target,
+    disk: Disk,
+    reservations: bool,
+    portals: Iterable[Portal],
+    hosts: Iterable[Connector],
 ) -> list[str]:
     """Correct a live target's attributes and portals, without affecting sessions.
 
     Call it when no read-only host has the writers' LUN, which allows every command.
+    ``hosts``: those whose own LUN may not be as it should be.
     """
     changes = _correct(target)
     for role in Role:
@@ -86,7 +91,8 @@ def repair(
             changes += _set_online(target, role)
             if role is Role.WRITERS:
                 changes += backstores.set_reservations(path, reservations)
-    for lun in _luns_of_hosts(target):
+    mapped = (acls.mapped_luns(target.acl(host.initiator)) for host in hosts)
+    for lun in target.luns_of_hosts(chain.from_iterable(mapped)):
         if write_if_different(lun + OFFLINE, "0"):
             changes.append(f"{os.path.basename(lun)} set online")
     extra, missing = differing_portals(target, portals)
@@ -121,11 +127,6 @@ def _set_online(target: Target, role: Role) -> list[str]:
     if write_if_different(target.lun(role) + OFFLINE, "0"):
         return [f"LUN of the {role} set online"]
     return []
-
-
-def _luns_of_hosts(target: Target) -> list[str]:
-    mapped = (acls.mapped_luns(target.acl(host)) for host in target.acls())
-    return target.luns_of_hosts(chain.from_iterable(mapped))
 
 
 def close_unknown_hosts(target: Target, lock: TimedLock) -> list[str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ from lunshare.drivers.values import Connector, Disk, Mode
 from lunshare.helper.lio import (
     acls,
     backstores,
+    comparison,
     idle_acls,
     iscsi_target,
     kept_acls,
@@ -41,6 +42,7 @@ _UNKNOWN = "unknown disks"
 _LOGIN_SECONDS = 20.0
 
 _Value = TypeVar("_Value")
+Hosts = tuple[Connector, ...]
 
 
 class TargetVerbs:
@@ -121,7 +123,8 @@ def _apply(target: Target, wanted: Apply, lock: TimedLock) -> list[str]:
     export, changes = wanted.export, []
     if wanted.only is None or target.cinder_backstore():
         changes += repairs.close_unknown_hosts(target, lock)
-    changes += _close(target, wanted, lock)
+    hosts, closed = _close(target, wanted, lock)
+    changes += closed
     if wanted.only is None:
         idle_acls.remove_idle(target, lock)
     if export.disk is None or not export.connectors:
@@ -131,16 +134,17 @@ def _apply(target: Target, wanted: Apply, lock: TimedLock) -> list[str]:
         # Checked before anything is removed.
         status = iscsi_target.check_disk(export.disk, lock)
         changes += _recreate(target, export.disk, wanted, lock)
-    changes += _place_hosts(target, export.disk, status, wanted, lock)
+        hosts = wanted.concerned
+    changes += _place_hosts(target, status, wanted, hosts, lock)
     if wanted.only is None and not export.reservations:
         changes += repairs.remove_unused_luns(target, lock)
     if not fresh:
         if wanted.only is None:
             changes += repairs.repair(
-                target, export.disk, export.reservations, wanted.portals
+                target, export.disk, export.reservations, wanted.portals, hosts
             )
         changes += iscsi_target.refresh_sizes(target, export.disk, status)
-    opened, refused = _open(target, wanted, lock)
+    opened, refused = _open(target, hosts, export.reservations, lock)
     if fresh:
         iscsi_target.enable(target)
     if refused:
@@ -189,9 +193,9 @@ def _writers(wanted: Apply) -> set[str] | None:
 
 def _place_hosts(
     target: Target,
-    disk: Disk,
     found: os.stat_result | None,
     wanted: Apply,
+    hosts: Hosts,
     lock: TimedLock,
 ) -> list[str]:
     """Create the readers' LUN if it is wanted, and move hosts to the LUN of their mode.
@@ -200,11 +204,12 @@ def _place_hosts(
     that reads can still read.
     """
     reads, changes = Mode.RO in [connector.mode for connector in wanted.concerned], []
-    if reads and found is not None:
+    disk = wanted.export.disk
+    if reads and disk is not None and found is not None:
         identity, every = backstores.disk_identity(found), wanted.only is None
         changes += iscsi_target.create_readers_lun(target, disk, identity, every, lock)
     idle = wanted.only is None and not wanted.export.reservations
-    for connector in wanted.concerned:
+    for connector in hosts:
         if _is_misplaced(target, connector, idle):
             kept_acls.evict(target, connector.initiator, lock)
             changes.append(
@@ -223,9 +228,10 @@ def _is_misplaced(target: Target, host: Connector, idle: bool) -> bool:
     acl = target.acl(host.initiator)
     if not os.access(acl, os.F_OK):
         return False
-    if iscsi_target.has_other_lun(target, acl, host.mode):
+    tag, luns = acls.tag_and_luns(acl)
+    if iscsi_target.has_other_lun(target, tag, luns, host.mode):
         return True
-    shares = idle and acls.maps(acl, target.lun(Role.WRITERS))
+    shares = idle and luns == {os.path.basename(target.lun(Role.WRITERS))}
     return shares and not target.cinder_backstore() and acls.is_idle(acl)
 
 
@@ -240,52 +246,54 @@ def _need_ours(target: Target) -> None:
         )
 
 
-def _close(target: Target, wanted: Apply, lock: TimedLock) -> list[str]:
-    """Close what is not wanted, among the initiators that are concerned."""
-    connectors = {
-        connector.initiator: connector for connector in wanted.export.connectors
-    }
+def _close(target: Target, wanted: Apply, lock: TimedLock) -> tuple[Hosts, list[str]]:
+    """Close what is not wanted; return the hosts to change, and the changes.
+
+    Refuse all writes that are not wanted, before the first session is ended. One of
+    them may wait for as long as its disk hangs, and the next apply would wait for the
+    same one first.
+    """
+    keeping = {connector.initiator for connector in wanted.export.connectors}
     concerned = target.acls() if wanted.only is None else wanted.only
-    leaving = [host for host in concerned if host not in connectors]
+    leaving = [host for host in concerned if host not in keeping]
+    for initiator in leaving:
+        acls.write_protect(target.acl(initiator))
+    hosts = _differing(target, wanted)
     losing = [
-        initiator
-        for initiator in concerned
-        if initiator in connectors
-        and acls.allows_too_much(target.acl(initiator), connectors[initiator])
+        host.initiator
+        for host in hosts
+        if acls.allows_too_much(target.acl(host.initiator), host)
     ]
-    _write_protect(target, leaving, losing)
+    for initiator in losing:
+        acls.start_read_only(target.acl(initiator))
     changes = []
     if wanted.only is None:
         changes += repairs.correct_group(target, lock)
-        changes += _remove_extra_luns(target, connectors)
+        changes += _remove_extra_luns(target, hosts)
     if leaving:
         changes += _close_hosts(target, leaving, lock)
     for initiator in losing:
         acls.set_read_only(target.acl(initiator), lock)
         changes.append(f"{initiator} may no longer write")
-    return changes
+    return hosts, changes
 
 
-def _write_protect(
-    target: Target, leaving: Collection[str], losing: Collection[str]
-) -> None:
-    """Refuse all writes that are not wanted, before the first session is ended.
+def _differing(target: Target, wanted: Apply) -> Hosts:
+    """Return the hosts that may not have the wanted access yet.
 
-    One of them may wait for as long as its disk hangs, and the next apply would wait
-    for the same one first.
+    All that are concerned, where that costs no more than to look at each.
     """
-    for initiator in leaving:
-        acls.write_protect(target.acl(initiator))
-    for initiator in losing:
-        acls.start_read_only(target.acl(initiator))
+    if wanted.only is not None or target.cinder_backstore() or not target.enabled():
+        return wanted.concerned
+    return comparison.differing_hosts(target, wanted)
 
 
-def _remove_extra_luns(target: Target, initiators: Collection[str]) -> list[str]:
+def _remove_extra_luns(target: Target, hosts: Hosts) -> list[str]:
     """Remove the extra mapped LUNs of hosts that keep their access."""
     changes = []
-    for initiator in target.acls():
+    for initiator in (host.initiator for host in hosts):
         acl = target.acl(initiator)
-        if initiator in initiators and acls.extra_mapped_luns(acl):
+        if acls.extra_mapped_luns(acl):
             acls.remove_extra_mapped_luns(acl)
             changes.append(f"an extra mapped LUN of {initiator} removed")
     return changes
@@ -303,16 +311,17 @@ def _close_hosts(target: Target, hosts: list[str], lock: TimedLock) -> list[str]
 
 
 def _open(
-    target: Target, wanted: Apply, lock: TimedLock
+    target: Target, hosts: Hosts, shared: bool, lock: TimedLock
 ) -> tuple[list[str], list[str]]:
     """Open what is wanted; a new mapped LUN is read-only at first.
 
-    Return the changes, and why hosts are refused (``acls.REFUSED``).
+    ``shared``: those that write get one LUN. Return the changes, and why hosts are
+    refused (``acls.REFUSED``).
     """
-    changes, refused, shared = [], [], wanted.export.reservations
+    changes, refused = [], []
     if target.cinder_backstore():
         repairs.prepare_for_hosts(target)
-    for connector in wanted.concerned:
+    for connector in hosts:
         acl = target.acl(connector.initiator)
         if why := acls.why_kept(acl):
             kept_acls.close(target, connector.initiator, lock)  # a session that is late
