@@ -397,6 +397,11 @@ class TargetDriver(Driver):
         hangs is ``unread``.
         """
 
+    @property
+    def listing(self) -> object:
+        """What ``observe`` lists: equal for two targets that list the same."""
+        return self
+
     def observe_volume(self, volume_id: str) -> LiveExport | None:
         """Return the live export of one volume, or None; as ``observe``."""
         exports = (export for export in self.observe() if export.volume_id == volume_id)

@@ -169,6 +169,10 @@ class LioTarget(TargetDriver):
         exports = self.root.call("lio.observe", timeout=self._deadline)
         return tuple(live_exports.live_export(export) for export in exports)
 
+    @property
+    def listing(self) -> object:
+        return LioTarget, self._prefix
+
     def observe_volume(self, volume_id: str) -> LiveExport | None:
         timeout = self._deadline
         export = self.root.call("lio.live", timeout=timeout, volume_id=volume_id)

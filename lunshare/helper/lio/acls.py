@@ -246,15 +246,6 @@ def is_fencing(acl: str) -> bool:
     return read_or_empty(acl + "/tag") == FENCING
 
 
-def is_protected_only(acl: str, readers: str) -> bool:
-    """Whether a host has a LUN for writers, with write protection alone.
-
-    Write protection does not block every command that writes. False while the host is
-    moved to the ``readers``' LUN: then its writes are waited for.
-    """
-    return mode(acl) is Mode.RO and not maps(acl, readers) and tag(acl) != FENCING
-
-
 def maps(acl: str, lun: str) -> bool:
     """Whether the ACL maps this LUN."""
     return mapped_luns(acl) == {os.path.basename(lun)}

@@ -90,13 +90,14 @@ def _sessions_of(target: Target, initiator: str) -> int | None:
 
 def _live(target: Target, initiator: str) -> dict[str, Any] | None:
     """Return one ACL with the fields of LiveConnector; None if it is gone meanwhile."""
-    acl = target.acl(initiator)
+    acl, readers = target.acl(initiator), {os.path.basename(target.lun(Role.READERS))}
     try:
-        mode = acls.mode(acl)
-        if acls.is_protected_only(acl, target.lun(Role.READERS)):
-            mode = Mode.RW
-        tag, sessions = acls.tag(acl), int(acls.in_session(acl))
-        addresses, refused = acls.addresses(acl), _refused_mib(acl)
+        tag, mode, luns = acls.tag(acl), acls.mode(acl), acls.linked_luns(acl)
+        refused = _refused_mib(acl) if mode is Mode.RO else None
+        if mode is Mode.RO and tag != acls.FENCING and luns != readers:
+            mode = Mode.RW  # write protection alone does not refuse all that writes
+        sessions = int(acls.in_session(acl))
+        addresses = acls.addresses(acl) if sessions else []
     except FileNotFoundError:
         return None
     return {
@@ -124,12 +125,10 @@ def count_sessions(found: Sequence[dict[str, Any]], total: int) -> None:
 
 
 def _refused_mib(acl: str) -> int | None:
-    """Return how many MiB its host has tried to write; None where it may write.
+    """Return how many MiB a host that may only read has tried to write.
 
     The kernel counts also what it refuses (transport_lookup_cmd_lun, 6.1).
     """
-    if acls.mode(acl) is not Mode.RO:
-        return None
     counted = read_or_empty(acl + "/lun_0/statistics/scsi_auth_intr/write_mbytes")
     return int(counted) if counted else None
 

@@ -16,7 +16,7 @@ from lunshare.agent.db.sqlite.engine import Database
 from lunshare.agent.model.errors import AgentError
 from lunshare.agent.model.operator_records import Orphan
 from lunshare.agent.service.driver_values import size_bytes
-from lunshare.drivers.values import Disk
+from lunshare.drivers.values import Disk, LiveExport
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,9 @@ def read(db: Database, backends: Backends) -> Inventory:
     inventory, before = Inventory(), _read_rows(db)
     orphans: dict[tuple[str, str, str], Orphan] = {}
     disks: dict[str, tuple[Disk, ...]] = {}
+    listed_exports: dict[object, tuple[LiveExport, ...]] = {}
     for backend in (backend for backend in backends.values() if backend.up):
-        for orphan in _list_backend(backend, inventory, disks):
+        for orphan in _list_backend(backend, inventory, disks, listed_exports):
             # Two backends of one target see the same exports. But two disks of one
             # id are two: an interrupted migration has left one.
             which = orphan.where if orphan.kind == "disk" else ""
@@ -88,13 +89,22 @@ def _read_rows(db: Database) -> _Rows:
 
 
 def _list_backend(
-    backend: NodeBackend, found: Inventory, disks: dict[str, tuple[Disk, ...]]
+    backend: NodeBackend,
+    found: Inventory,
+    disks: dict[str, tuple[Disk, ...]],
+    listed_exports: dict[object, tuple[LiveExport, ...]],
 ) -> Iterator[Orphan]:
-    """Return everything that lunshare created on a backend, as if it had no row."""
+    """Return everything that lunshare created on a backend, as if it had no row.
+
+    The exports of a target are read once for all of its backends.
+    """
     name, drivers = backend.name, backend.drivers
 
     def exports() -> Iterator[Orphan]:
-        exports = drivers.target.observe()
+        target = drivers.target
+        if target.listing not in listed_exports:
+            listed_exports[target.listing] = target.observe()
+        exports = listed_exports[target.listing]
         found.remains.update(what for export in exports for what in export.leftovers)
         found.exported.update(export.volume_id for export in exports)
         for export in (export for export in exports if not export.ended):
