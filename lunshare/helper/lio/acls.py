@@ -184,8 +184,8 @@ def close(acl: str, own: str, lock: TimedLock) -> bool:
 def close_idle(acl: str, own: str, link: str) -> bool:
     """Refuse logins, and unmap a host without a session; False if it has one after all.
 
-    No command of such a host is in progress, and none can come. Its ``own`` LUN goes,
-    which has this ``link``. It is not ``is_stuck``.
+    No command of such a host is in progress, and none can come. It is not ``is_stuck``.
+    ``link`` is that of its ``own`` LUN, which goes.
     """
     refuse_logins(acl)
     if not is_idle(acl):

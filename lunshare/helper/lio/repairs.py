@@ -160,6 +160,17 @@ def _name_of_acl(target: Target, initiator: str) -> str:
         raise TargetFailed(target.volume_id, why) from None
 
 
+def remove_extra_luns(target: Target, hosts: Iterable[Connector]) -> list[str]:
+    """Remove the extra mapped LUNs of hosts that keep their access."""
+    changes = []
+    for initiator in (host.initiator for host in hosts):
+        acl = target.acl(initiator)
+        if acls.extra_mapped_luns(acl):
+            acls.remove_extra_mapped_luns(acl)
+            changes.append(f"an extra mapped LUN of {initiator} removed")
+    return changes
+
+
 def remove_unused_luns(target: Target, lock: TimedLock) -> list[str]:
     """Remove the LUNs of single hosts that no ACL maps, as a killed helper left them.
 

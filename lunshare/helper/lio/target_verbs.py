@@ -258,7 +258,9 @@ def _close(target: Target, wanted: Apply, lock: TimedLock) -> tuple[Hosts, list[
     leaving = [host for host in concerned if host not in keeping]
     for initiator in leaving:
         acls.write_protect(target.acl(initiator))
-    hosts = _differing(target, wanted)
+    hosts = wanted.concerned
+    if wanted.only is None and target.enabled() and not target.cinder_backstore():
+        hosts = comparison.differing_hosts(target, wanted)
     losing = [
         host.initiator
         for host in hosts
@@ -269,34 +271,13 @@ def _close(target: Target, wanted: Apply, lock: TimedLock) -> tuple[Hosts, list[
     changes = []
     if wanted.only is None:
         changes += repairs.correct_group(target, lock)
-        changes += _remove_extra_luns(target, hosts)
+        changes += repairs.remove_extra_luns(target, hosts)
     if leaving:
         changes += _close_hosts(target, leaving, lock)
     for initiator in losing:
         acls.set_read_only(target.acl(initiator), lock)
         changes.append(f"{initiator} may no longer write")
     return hosts, changes
-
-
-def _differing(target: Target, wanted: Apply) -> Hosts:
-    """Return the hosts that may not have the wanted access yet.
-
-    All that are concerned, where that costs no more than to look at each.
-    """
-    if wanted.only is not None or target.cinder_backstore() or not target.enabled():
-        return wanted.concerned
-    return comparison.differing_hosts(target, wanted)
-
-
-def _remove_extra_luns(target: Target, hosts: Hosts) -> list[str]:
-    """Remove the extra mapped LUNs of hosts that keep their access."""
-    changes = []
-    for initiator in (host.initiator for host in hosts):
-        acl = target.acl(initiator)
-        if acls.extra_mapped_luns(acl):
-            acls.remove_extra_mapped_luns(acl)
-            changes.append(f"an extra mapped LUN of {initiator} removed")
-    return changes
 
 
 def _close_hosts(target: Target, hosts: list[str], lock: TimedLock) -> list[str]:
