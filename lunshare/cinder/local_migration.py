@@ -21,6 +21,7 @@ from lunshare.cinder.cinder_rows import CinderRows
 from lunshare.cinder.host_connections import HostConnections, driver_volume
 from lunshare.drivers.backend import Backend
 from lunshare.drivers.errors import DriverError, UnknownDisk, Unsupported
+from lunshare.drivers.migration import require_same_sectors
 from lunshare.drivers.values import Volume
 
 LOG = logging.getLogger(__name__)
@@ -69,13 +70,8 @@ class LocalMigration:
         source = self._backend.volumes.disk(volume.id)
         if source.kind not in target.abilities.fills or _has_disk(target, volume.id):
             return False
-        old, new = (pool.capacity().sector for pool in (self._backend.volumes, target))
-        if old != new:  # Cinder's own copy of the bytes would change it, too
-            raise Unsupported(
-                f"migration of volume {volume.id}, whose logical sectors have {old}"
-                f" bytes, to backend {target.name}, whose disks have {new}",
-                "copy its files on a host",
-            )
+        # Raises: Cinder's own copy of the bytes would be wrong, too.
+        require_same_sectors(self._backend.volumes, target, volume.id)
         self._backend.target.remove(volume.id)
         # Pools round sizes up, each in its own way.
         copy = Volume(volume.id, max(volume.size, source.size))

@@ -9,7 +9,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from lunshare.drivers.base import Root
+from lunshare.drivers.base import Root, VolumeDriver
 from lunshare.drivers.errors import (
     CopyDiffers,
     HelperRefused,
@@ -52,6 +52,24 @@ def fill(root: Root, target: Disk, source: Disk, timeout: float) -> None:
             "create a new volume there, and copy the bytes on a host",
         ) from error
     _require_proof(proof, target, source)
+
+
+def require_same_sectors(
+    source: VolumeDriver, target: VolumeDriver, volume_id: str
+) -> None:
+    """Check that hosts find partitions and blocks of a copy where they are.
+
+    It asks the storage: what a scheduler knows of a pool may be old, or nothing.
+
+    :raises Unsupported: the logical sectors of their disks have other sizes.
+    """
+    old, new = (pool.capacity().sector for pool in (source, target))
+    if old != new:
+        raise Unsupported(
+            f"migration of volume {volume_id}, whose logical sectors have {old}"
+            f" bytes, to backend {target.name}, whose disks have {new}",
+            "copy its files on a host",
+        )
 
 
 def _require_proof(proof: Any, target: Disk, source: Disk) -> None:

@@ -90,6 +90,20 @@ def test_a_volume_is_not_migrated_to_other_sectors(
     assert is_complete(made, "here")
 
 
+@pytest.mark.parametrize("changed", ["here", "there"])
+def test_sectors_that_the_node_has_not_seen_yet_are_read_before_a_copy(
+    api: Api, node: Node, monkeypatch: pytest.MonkeyPatch, changed: str
+):
+    """A pool that was never read counted as one with sectors of 512 bytes."""
+    made, driver = place(api, node), node.driver(changed)
+    api.act(made["id"], retype(api.type()))
+    larger = replace(driver.capacity(), sector=4096)
+    monkeypatch.setattr(driver, "capacity", lambda: larger)
+    assert "sectors" in api.refused(400, made["id"], migrate(node, "there"))
+    assert is_on(api, made, node, "here")
+    assert is_complete(made, "here")
+
+
 def test_a_volume_is_migrated_to_another_backend_and_back(api: Api, node: Node):
     made = api.volume()
     home = "here" if is_on(api, made, node, "here") else "there"

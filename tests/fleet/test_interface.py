@@ -125,10 +125,14 @@ def test_killed_clone_of_cinder_itself_leaves_no_snapshot(tmp_path: Path) -> Non
     assert printed("killed_clone", tmp_path) == []
 
 
-def test_migration_does_not_copy_onto_bytes_of_another_disk(tmp_path: Path) -> None:
-    """The new disk is deleted, and the source is not."""
-    seen = printed("orphan_target", tmp_path)
-    assert seen == {"error": "foreign-bytes", "disks": [1, 0]}
+def test_migration_leaves_the_source_where_a_copy_would_be_wrong(
+    tmp_path: Path,
+) -> None:
+    """On bytes of another disk, whose new disk is deleted, or on other sectors."""
+    assert printed("refused_migrations", tmp_path) == [
+        {"error": "foreign-bytes", "disks": [1, 0]},
+        {"error": "unsupported", "disks": [1, 0]},
+    ]
 
 
 def test_driver_has_the_whole_interface_beside_cinders_own_driver(found: Any) -> None:

@@ -47,6 +47,7 @@ from lunshare.agent.service.volumes.steps import Operation, VolumeSteps
 from lunshare.agent.volume_locks import VolumeLocks
 from lunshare.drivers.backend import Backend
 from lunshare.drivers.errors import UnknownDisk
+from lunshare.drivers.migration import require_same_sectors
 from lunshare.drivers.values import Volume as DriverVolume
 
 LOG = log.getLogger(__name__)
@@ -320,6 +321,7 @@ class VolumeMigrator:
             self._backends[volume.backend].for_job() as source,
             self._backends[name].for_job() as target,
         ):
+            require_same_sectors(source.volumes, target.volumes, volume.id)
             source.target.remove(volume.id)
             disk = source.volumes.disk(volume.id)
             # Pools round sizes up, each in its own way.
