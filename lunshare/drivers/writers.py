@@ -9,7 +9,7 @@ take away: a host is a writer if it is on every list, and the smallest number co
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from lunshare.drivers.errors import InvalidValue
@@ -20,6 +20,7 @@ WRITERS = "lunshare:writers"
 #: How many of them may have the volume rw at the same time.
 MAX_WRITERS = "lunshare:max_writers"
 KEYS = (WRITERS, MAX_WRITERS)
+_PREFIX = "lunshare:"
 
 _MOST_TEXT = 255  # characters, as of any value of metadata
 _MOST_WRITERS = 1000
@@ -58,11 +59,17 @@ def policy(*sources: Mapping[str, str]) -> WritersPolicy | None:
     return WritersPolicy(lists, min(counts, default=None))
 
 
-def check(items: Mapping[str, str], field: str) -> None:
+def check(items: Mapping[str, str], field: str, others: Collection[str] = ()) -> None:
     """Check the policy in metadata or extra specs that are about to be written.
+
+    ``others`` are more keys with the prefix: a misspelt one would let everybody write.
 
     :raises InvalidValue: it has no meaning; the sentence names ``field`` and the key.
     """
+    for key in items:
+        if key.lower().startswith(_PREFIX) and key not in (*KEYS, *others):
+            names = f"give {', '.join((*KEYS, *others))}, or another name"
+            raise InvalidValue(f"{field} {key[:_MOST_TEXT]}", items[key], names)
     if WRITERS in items:
         parse_writers(items[WRITERS], f"{field} {WRITERS}")
     if MAX_WRITERS in items:

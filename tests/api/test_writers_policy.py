@@ -56,6 +56,8 @@ def test_answers_of_a_reader_say_ro(api: Api):
         (MAX_WRITERS, "-1"),
         (MAX_WRITERS, "x"),
         (WRITERS, "n," * 10_000),
+        ("lunshare:writer", "alpha"),
+        ("Lunshare:max_writers", "1"),
     ],
 )
 def test_a_policy_without_meaning_is_400_and_names_its_key(

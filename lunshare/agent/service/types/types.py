@@ -204,7 +204,7 @@ def check_unused(connection: Connection, kind: VolumeType) -> None:
 
 def _check_specs(specs: Mapping[str, str]) -> Mapping[str, str]:
     try:
-        writers.check(specs, "extra_specs")
+        writers.check(specs, "extra_specs", (RESERVATIONS,))
     except InvalidValue as error:
         raise Invalid(str(error)) from error
     if specs.get(RESERVATIONS, YES) not in (YES, NO):
