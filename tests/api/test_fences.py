@@ -69,6 +69,9 @@ def test_only_writing_is_taken(api: Api, node: Node) -> None:
 
 def test_what_names_no_host_is_refused(api: Api) -> None:
     assert "host" in api.fault(400, "PUT", f"{PATH}/{'x' * 256}", {"fence": {}})
+    for blank in ("%20alpha", "alpha%20", "%20"):
+        assert "blank" in api.fault(400, "PUT", f"{PATH}/{blank}", {"fence": {}})
+        assert api("DELETE", f"{PATH}/{blank}")["fence"]["status"] == "unfenced"
     wrong = {"fence": {"writes_only": "yes"}}
     assert "writes_only" in api.fault(400, "PUT", f"{PATH}/alpha", wrong)
     assert "fence" in api.fault(400, "PUT", f"{PATH}/alpha", {})

@@ -29,7 +29,7 @@ from lunshare.agent.db import (
 )
 from lunshare.agent.db.host_accesses import AccessOfHost
 from lunshare.agent.db.sqlite.engine import Connection, Database, now
-from lunshare.agent.model.errors import Conflict, existing
+from lunshare.agent.model.errors import Conflict, Invalid, existing
 from lunshare.agent.model.page_rows import ROW_BYTES, PageRows, fill
 from lunshare.agent.model.records import Attachment, Mode, RequestContext
 from lunshare.agent.model.states import FenceKind
@@ -148,6 +148,10 @@ class Fences:
         :raises Invalid: no host has such a name.
         """
         host = fence_name(host, "host")
+        if host != host.strip():  # it would be proven, and its host would go on
+            raise Invalid(
+                "host has a blank at an end: leave it out, or give the initiator"
+            )
         kind = FenceKind.WRITES if writes_only else FenceKind.ALL
         with self._db.writing() as connection:
             names = _start(connection, host, kind)
