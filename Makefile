@@ -13,7 +13,7 @@ OTHERS := outside,fleet-quick,prometheus,proxies,clients-quick,tempest
 # Many small commits: where the machine has enough memory, their files are there.
 unit api conformance daemon restart matrix orders: export PYTEST_DEBUG_TEMPROOT = $(shell tests/memory)
 
-.PHONY: help demo check lint unit others api conformance daemon test test-full restart storm storm-seeds system quick openapi fuzz fuzz-hosts fuzz-kernels handovers matrix orders fleet-quick fleet-releases fleet cluster stonith prometheus proxies services images thin-1 thin-2 thick-1 thick-2 node-1 node-2 target judged tempest tempest-lab local-attach takeover clients clients-quick clients-page test-kernels outside test-loopback bench run sample api-reference states walks clean
+.PHONY: help demo check lint unit others api conformance daemon test test-full restart storm storm-seeds system quick openapi fuzz fuzz-hosts fuzz-kernels handovers handover-cuts matrix orders fleet-quick fleet-releases fleet cluster stonith prometheus proxies services images thin-1 thin-2 thick-1 thick-2 node-1 node-2 target judged tempest tempest-lab local-attach takeover clients clients-quick clients-page test-kernels outside test-loopback bench run sample api-reference states walks clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -71,6 +71,9 @@ test-full: test fleet-releases clients tempest-lab local-attach takeover fleet c
 restart: $(VENV)/.ready ## start, refused starts, kill -9 at every step, clients in every order of commits; fake backend
 	$(PYTEST) -q -n 2 tests/restart
 
+handover-cuts: $(VENV)/.ready ## a quarter of an hour: the node loses its power at each step of a handover, on a stock kernel
+	tests/system/handover_cuts
+
 matrix: $(VENV)/.ready ## kill each change of who may write at each step, and each start after it: the table of decision 0044
 	$(PYTEST) -q tests/restart/crash_matrix.py
 
@@ -123,7 +126,7 @@ fleet-releases: $(VENV)/.ready ## seven minutes: the same with the two releases 
 fleet: $(VENV)/.ready ## half an hour, as root: a stock Cinder, and two nodes with LVM and LIO in quick guests of the lab
 	tests/fleet_nodes/run
 
-cluster: $(VENV)/.ready ## some minutes, as root: OCFS2 and multipath on three hosts of one node, machines that start from its disk, in quick guests of the lab
+cluster: $(VENV)/.ready ## some minutes, as root: OCFS2, Pacemaker and multipath on three hosts of one node, machines that start from its disk, in quick guests of the lab
 	tests/cluster/run
 
 stonith: $(VENV)/.ready ## some minutes: Pacemaker's fencer fences frozen writers with fence_lunshare, in a quick guest

@@ -51,7 +51,7 @@ class HandedVolume(Scene):
             if each.name == name:
                 return each
         types = self.assembly.types
-        if not types.list(CTX):
+        if "shared" not in [each.name for each in types.list(CTX)]:
             types.create(CTX, "shared", extra_specs={"multiattach": "<is> True"})
         return self.volumes.create(CTX, NewVolume(1, name, volume_type="shared"))
 

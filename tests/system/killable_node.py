@@ -21,7 +21,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import sqlalchemy as sa
 
@@ -61,6 +61,9 @@ _READS |= {"lvm.pool", "lvm.mapped"}
 class KillableHelper(Helper):
     """The client of the root helper, which kills its process at a chosen step."""
 
+    #: What its process gets at the step.
+    ends_with: ClassVar[signal.Signals] = signal.SIGKILL
+
     def __init__(self, path: str) -> None:
         super().__init__(path)
         self._steps_left = 0
@@ -93,7 +96,7 @@ class KillableHelper(Helper):
 
     def _step(self) -> None:
         if self._steps_left == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), self.ends_with)
         self._steps_left = max(0, self._steps_left - 1)
 
 

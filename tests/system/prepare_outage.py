@@ -12,6 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from tests.stands.waiting import until
@@ -47,7 +48,7 @@ def main() -> int:
     }
     after_outage.write_durably(after_outage.NOTE, json.dumps(note))
     after_outage.write_durably(after_outage.LOG, "")
-    _in_background(lambda: _work(api, busy))
+    in_background(lambda: _work(api, busy))
     until(lambda: after_outage.LOG.read_text().count("\n") >= _LINES)
     print(f"left {len(attached)} attachments and a running client")
     return 0
@@ -119,12 +120,12 @@ def _work(api: Api, volume: str) -> None:
                 note(host, held.get(host.name, ""))
 
 
-def _in_background(work: Callable[[], None]) -> None:
-    """Run it in a detached process."""
+def in_background(work: Callable[[], None], log: Path = Path(os.devnull)) -> None:
+    """Run it in a detached process, whose output goes to ``log``."""
     if os.fork():
         return
     os.setsid()
-    nowhere = os.open(os.devnull, os.O_RDWR)
+    nowhere = os.open(log, os.O_RDWR | os.O_CREAT)
     for number in range(3):
         os.dup2(nowhere, number)
     try:
