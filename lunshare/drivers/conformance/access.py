@@ -313,6 +313,18 @@ class AccessContract(TargetFixtures):
         assert a.alive
         assert c.alive
 
+    @enforced_by("fences")
+    def test_apply_with_only_opens_and_closes_several_hosts(
+        self, shared_volume: SharedVolume
+    ) -> None:
+        shared_volume.apply(a=RW)
+        shared_volume.apply("bc", a=RW, b=RW, c=RW)
+        sessions = [shared_volume.login(letter) for letter in "abc"]
+        assert all(map(can_write, sessions, "abc"))
+        shared_volume.apply("bc", a=RW)
+        assert shared_volume.live() == {"a": RW}
+        assert [session.alive for session in sessions] == [True, False, False]
+
     @requires("enforces_read_only")
     def test_apply_with_only_does_not_open_other_hosts(
         self, shared_volume: SharedVolume

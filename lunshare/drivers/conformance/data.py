@@ -10,12 +10,17 @@ from dataclasses import replace
 import pytest
 
 from lunshare.drivers.base import VolumeDriver
-from lunshare.drivers.conformance.fixtures import new_volume
-from lunshare.drivers.conformance.volume_bytes import HOLE, PAGE, Create, VolumeBytes
+from lunshare.drivers.conformance.fixtures import MIB, new_volume
+from lunshare.drivers.conformance.volume_bytes import (
+    HOLE,
+    PAGE,
+    SECTOR,
+    Create,
+    VolumeBytes,
+)
 from lunshare.drivers.errors import DriverError, UnknownDisk, Unsupported
 from lunshare.drivers.values import Disk, DiskKind, Volume
 
-_SECTOR = 512
 _LARGEST_BLOCK = 64 * 1024**2  # the kernel's limit, with the largest page size
 
 
@@ -44,7 +49,7 @@ class DataContract(VolumeBytes):
         disk, data = driver.disk(volume.id), self.pattern(volume)
         self.write(driver, disk, 0, data)
         for first, sectors in ((1, 1), (5, 3), (11, 4)):
-            start, end = first * _SECTOR, (first + sectors) * _SECTOR
+            start, end = first * SECTOR, (first + sectors) * SECTOR
             data = data[:start] + b"x" * (end - start) + data[end:]
             self.write(driver, disk, start, data[start:end])
             assert self.read(driver, disk, 0, len(data)) == data
@@ -57,10 +62,10 @@ class DataContract(VolumeBytes):
         disk = driver.create(volume)
         try:
             logical, _ = self.block_sizes(driver, disk)
-            assert disk.size % _SECTOR == disk.size % logical == 0
-            last = disk.size - _SECTOR
-            self.write(driver, disk, last, b"z" * _SECTOR)
-            assert self.read(driver, disk, last, _SECTOR) == b"z" * _SECTOR
+            assert disk.size % SECTOR == disk.size % logical == 0
+            last = disk.size - SECTOR
+            self.write(driver, disk, last, b"z" * SECTOR)
+            assert self.read(driver, disk, last, SECTOR) == b"z" * SECTOR
         finally:
             driver.delete(volume.id)
 
@@ -101,8 +106,12 @@ class DataContract(VolumeBytes):
     def test_fill_copies_all_bytes(
         self, driver: VolumeDriver, create_volume: Create
     ) -> None:
-        """Its verification finds bytes in a hole of the source, too."""
-        source, target = create_volume(), create_volume()
+        """Its verification finds bytes in a hole of the source, too.
+
+        Before the end of the source is a part of a MiB, and after it there are zeros.
+        """
+        source = create_volume(self.size + SECTOR)
+        target = create_volume(self.size + MIB)
         data, other = self.pattern(source), self.pattern(target)
         disk = driver.disk(source.id)
         self.write_pattern(driver, disk, data)

@@ -74,16 +74,17 @@ class DifferencesContract(AccessContract):
         self, shared_volume: SharedVolume
     ) -> None:
         target = shared_volume.target
-        live, other = (
+        live, other, without = (
             shared_volume.export_to([shared_volume.connector("a", RW, auth)])
-            for auth in (_AUTH, _OTHER)
+            for auth in (_AUTH, _OTHER, None)
         )
         target.apply(live)
         assert target.compare(live) == ()
         drifts = target.compare(other)
-        assert {(drift.kind, drift.initiator) for drift in drifts} == {
-            (DriftKind.CREDENTIAL, name("a"))
-        }
+        for found in (drifts, target.compare(without)):
+            assert {(drift.kind, drift.initiator) for drift in found} == {
+                (DriftKind.CREDENTIAL, name("a"))
+            }
         assert not any(
             auth.password in drift.what for auth in (_AUTH, _OTHER) for drift in drifts
         )

@@ -12,7 +12,13 @@ from lunshare.drivers.base import VolumeDriver
 from lunshare.drivers.conformance.ability_claims import requires
 from lunshare.drivers.conformance.failures import FailureContract
 from lunshare.drivers.conformance.fixtures import MIB, new_volume
-from lunshare.drivers.conformance.volume_bytes import Create, offsets
+from lunshare.drivers.conformance.volume_bytes import (
+    SECTOR,
+    Create,
+    first_difference,
+    image,
+    offsets,
+)
 from lunshare.drivers.errors import UnknownDisk
 from lunshare.drivers.values import Volume
 
@@ -25,14 +31,20 @@ class ExtendContract(FailureContract):
     def test_extend_preserves_bytes_and_adds_zeros(
         self, driver: VolumeDriver, create_volume: Create
     ) -> None:
-        volume = create_volume()
+        """Also those of an incomplete MiB at the end."""
+        volume = create_volume(self.size + SECTOR)
         data, old = self.pattern(volume), driver.disk(volume.id)
         self.write_pattern(driver, old, data)
+        last = slice(old.size - SECTOR, old.size)
+        self.write(driver, old, last.start, data[:SECTOR])
         grown = driver.extend(Volume(volume.id, 2 * self.size))
         assert grown.size >= 2 * self.size
         assert grown.path == old.path
         assert driver.disk(volume.id) == grown
-        assert not self.difference(driver, grown, data)
+        wanted = image(grown.size, data, self.size)
+        wanted[last] = data[:SECTOR]
+        found = self.read(driver, grown, 0, grown.size)
+        assert not first_difference(found, wanted)
 
     def test_extend_into_freed_space_shows_no_old_bytes(
         self, driver: VolumeDriver, create_volume: Create, volume: Volume

@@ -59,6 +59,19 @@ class SharedVolume:
         self._sessions.append(session)
         return session
 
+    def write_once(self, letter: str) -> bytes:
+        """Export the volume, read and write as that host, and remove the export.
+
+        Returns the first page as it was before.
+        """
+        self.apply(**{letter: Mode.RW})
+        session = self.login(letter)
+        found = session.read(0, PAGE)
+        session.write(0, data(letter))
+        session.close()
+        self.target.remove(self.volume.id)
+        return found
+
     def live(self) -> dict[str, Mode | None]:
         """From the letter of a host to its live mode; empty without an export."""
         return {

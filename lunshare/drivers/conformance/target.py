@@ -8,6 +8,7 @@ host does. ``access`` tests what each host can do, ``killed_target`` tests kills
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping
 
 import pytest
@@ -29,11 +30,13 @@ from lunshare.drivers.conformance.shared_volume import (
     name,
 )
 from lunshare.drivers.errors import InvalidValue, TargetFailed, UnknownDisk
-from lunshare.drivers.values import Auth, Connector, Disk, Export, Volume
+from lunshare.drivers.values import Auth, Connector, Disk, Export, Snapshot, Volume
 
 Build = Callable[[], TargetDriver]
 ForeignState = Callable[[], object]
 
+#: Hosts of one volume, more than a page of an answer may have.
+_MANY = 33
 
 #: From PROTOCOL to the type in ``connection_info`` and the keys that it must have
 #: (os-brick 6.7, initiator/connectors).
@@ -97,6 +100,25 @@ class TargetContract(KilledTargetContract, DifferencesContract):
         with pytest.raises(UnknownDisk):
             volumes.disk(shared_volume.volume.id)
 
+    def test_a_new_export_has_the_disk_of_now(
+        self, volumes: VolumeDriver, shared_volume: SharedVolume
+    ) -> None:
+        """A disk of the same name, which was created again or reverted meanwhile."""
+        shared, volume = shared_volume, shared_volume.volume
+        shared.write_once("a")
+        volumes.delete(volume.id)
+        shared.disk = volumes.create(volume)
+        assert shared.write_once("b") == bytes(PAGE)
+        if not volumes.abilities.supports_snapshots:
+            return
+        snapshot = Snapshot(str(uuid.uuid4()), volume.id, volume.size)
+        volumes.create_snapshot(snapshot)
+        assert shared.write_once("c") == data("b")
+        shared.disk = volumes.revert(snapshot)
+        volumes.delete_snapshot(snapshot.id)
+        assert shared.write_once("d") == data("b")
+        assert shared.write_once("e") == data("d")
+
     # observe
 
     @requires("enforces_read_only")
@@ -106,14 +128,17 @@ class TargetContract(KilledTargetContract, DifferencesContract):
     ) -> None:
         first, second = create_shared(), create_shared()
         first.apply(a=RW, b=RO)
-        second.apply(c=RO)
+        many = [f"h{number}" for number in range(_MANY)]
+        second.apply(**dict.fromkeys(many, RO))
         found = {export.volume_id: export for export in first.target.observe()}
         assert found.keys() == {first.volume.id, second.volume.id}
         assert grants(found[first.volume.id]) == {
             (name("a"), RW, "attachment-a"),
             (name("b"), RO, "attachment-b"),
         }
-        assert grants(found[second.volume.id]) == {(name("c"), RO, "attachment-c")}
+        assert grants(found[second.volume.id]) == {
+            (name(host), RO, f"attachment-{host}") for host in many
+        }
         assert all(export.enabled for export in found.values())
 
     def test_observe_returns_nothing_at_first(self, target: TargetDriver) -> None:
@@ -214,6 +239,8 @@ class TargetContract(KilledTargetContract, DifferencesContract):
         assert session.alive
         assert login_is_refused(shared_volume, "a", old)
         assert shared_volume.login("a", new).alive
+        shared_volume.apply(a=RW)
+        assert shared_volume.login("a").alive
 
     # connection_info
 
@@ -280,11 +307,10 @@ class TargetContract(KilledTargetContract, DifferencesContract):
         shared_volume.apply(a=RW, b=RO, c=RW)
         sessions = [shared_volume.login(letter) for letter in "abc"]
         assert {session.size for session in sessions} == {shared_volume.disk.size}
-        shared_volume.disk = volumes.extend(
-            Volume(shared_volume.volume.id, 2 * self.size)
-        )
-        shared_volume.apply(a=RW, b=RO, c=RW)
-        assert {session.size for session in sessions} == {shared_volume.disk.size}
+        for size in (2 * self.size, 3 * self.size):
+            shared_volume.disk = volumes.extend(Volume(shared_volume.volume.id, size))
+            shared_volume.apply(a=RW, b=RO, c=RW)
+            assert {session.size for session in sessions} == {shared_volume.disk.size}
         assert all(session.alive for session in sessions)
 
     @requires("enforces_read_only")

@@ -17,7 +17,7 @@ from lunshare.drivers.values import Capacity, Disk, Snapshot, Volume
 Create = Callable[..., Volume]
 Snap = Callable[..., Snapshot]
 
-PAGE = 4096
+PAGE, SECTOR = 4096, 512
 
 #: No pattern has bytes in the 256 KiB from here on.
 HOLE = MIB // 2

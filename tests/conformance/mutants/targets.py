@@ -299,8 +299,9 @@ class OtherSecretsAreNotFound(FakeTarget):
 @caught_by("other_credentials_are_found_and_not_shown")
 class SecretsAreShown(FakeTarget):
     def compare(self, export):
+        auth = export.connectors[0].auth
         return tuple(
-            replace(drift, what=f"{drift.what}: {export.connectors[0].auth.password}")
+            replace(drift, what=f"{drift.what}: {auth and auth.password}")
             if drift.kind is DriftKind.CREDENTIAL
             else drift
             for drift in super().compare(export)
