@@ -127,7 +127,8 @@ fleet: $(VENV)/.ready ## half an hour, as root: a stock Cinder, and two nodes wi
 	tests/fleet_nodes/run
 
 cluster: $(VENV)/.ready ## some minutes, as root: OCFS2, Pacemaker and multipath on three hosts of one node, machines that start from its disk, in quick guests of the lab
-	tests/cluster/run
+	tests/cluster/run -k 'not pacemaker'
+	tests/cluster/run -k pacemaker
 
 stonith: $(VENV)/.ready ## some minutes: Pacemaker's fencer fences frozen writers with fence_lunshare, in a quick guest
 	tests/stonith/run

@@ -19,6 +19,7 @@ HOSTS = ("alpha", "beta", "gamma")
 DISKLESS = ("thin1", "thin2", "thin3")
 #: Programs of this machine, which is the same Debian.
 BORROW = ("python", "-m", "tests.lab.borrow", "--missing=/usr", "--")
+AGENT = "tests/cluster/install_agent"
 _BOOT_SECONDS = 600.0
 
 
@@ -43,7 +44,7 @@ class Host(QuickGuest):
     def start(self) -> None:
         """Boot it; it answers some time later."""
         given = (self.name, self.initiator, self.address, self.address6)
-        self.boot(["--bare"], [*BORROW, "tests/cluster/become_host", *given])
+        self.boot(["--bare"], [AGENT, *BORROW, "tests/cluster/become_host", *given])
 
     def sh(self, script: str) -> str:
         """Run a script of the shell, which must succeed; its output."""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""corosync and DLM on the hosts that write; ``fence_lunshare`` is their fencing."""
+"""corosync, and DLM on the hosts that write; ``fence_lunshare`` is their fencing."""
 
 from __future__ import annotations
 
@@ -20,34 +20,32 @@ _NODE = (
 )
 #: DLM stops every lock until the agent has answered for a host that is gone.
 _DLM = (
-    "device lunshare /run/fence_lunshare endpoint={access.endpoint}"
+    "device lunshare /usr/sbin/fence_lunshare endpoint={access.endpoint}"
     " username={access.user} password={access.password} cacert={access.cacert}\n"
 )
 _CONNECT = "connect lunshare node={host.number} plug={host.name}\n"
-#: The agent of this working tree.
-_AGENT = """\
-#!/bin/sh
-cd /srv/lunshare && exec python -m lunshare.agent.cli.fence_agent "$@"
-"""
-_START = """
-modprobe dlm
-mkdir -p /etc/corosync /etc/dlm /var/lib/corosync /var/log/cluster
-chmod +x /run/fence_lunshare
+_COROSYNC = """
+mkdir -p /etc/corosync /var/lib/corosync /var/log/cluster
 corosync
 until corosync-quorumtool -s >/dev/null; do sleep 0.2; done
-dlm_controld
 """
+_START = "modprobe dlm; mkdir -p /etc/dlm; dlm_controld"
+
+
+def start_corosync(hosts: Sequence[Host], access: Access) -> None:
+    """Start it on these hosts, which trust each other, and know the node."""
+    nodes = "".join(_NODE.format(id=host.number, host=host) for host in hosts)
+    for host in hosts:
+        host.put("/etc/corosync/corosync.conf", f"{_TOTEM}nodelist {{\n{nodes}}}\n")
+        host.put(access.cacert, access.certificate)
+        host.sh(_COROSYNC)
 
 
 def start(hosts: Sequence[Host], access: Access) -> None:
-    """Start them on these hosts, which trust each other."""
-    nodes = "".join(_NODE.format(id=host.number, host=host) for host in hosts)
-    corosync = f"{_TOTEM}nodelist {{\n{nodes}}}\n"
+    """Start corosync and DLM on these hosts."""
+    start_corosync(hosts, access)
     dlm = _DLM.format(access=access)
     dlm += "".join(_CONNECT.format(host=host) for host in hosts)
     for host in hosts:
-        host.put("/etc/corosync/corosync.conf", corosync)
         host.put("/etc/dlm/dlm.conf", dlm)
-        host.put("/run/fence_lunshare", _AGENT)
-        host.put(access.cacert, access.certificate)
         host.sh(_START)

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 from xmlrpc.client import ServerProxy, Transport
 
+import psutil
+
 from tests.lab.steps import sh
 from tests.stands.guest_server import PORT
 from tests.stands.servers import ROOT, Server, listens
@@ -55,6 +57,18 @@ class QuickGuest:
     def kill(self) -> None:
         """End it as a loss of power does."""
         self._server.end(signal.SIGTERM)
+
+    def freeze(self) -> None:
+        """Stop its kernel between two instructions, as a machine that hangs."""
+        self._kernel().suspend()
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self._kernel().resume()
+
+    def _kernel(self) -> psutil.Process:
+        below = psutil.Process(self._server.pid).children(recursive=True)
+        return next(process for process in below if process.name() == "linux")
 
     def ask(self, verb: str, *given: object) -> Any:
         """Ask its machine (``guest_server.Machine`` or a kind of it)."""
