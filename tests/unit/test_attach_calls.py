@@ -45,7 +45,6 @@ EXPECTED = [
     "mkdir acl",
     "open tag",
     "open dataout_timeout",
-    "open dataout_timeout",
     "readlink volume",
     "mkdir own LUN",
     "symlink volume",

@@ -11,8 +11,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 HANDLERS = ROOT / "lunshare" / "agent" / "api" / "handlers"
 
-#: What belongs to no request: health, and names that are the same for everybody.
-WITHOUT = {"node.health", "node.host_of", "types.resolve", "metrics.page"}
+#: What belongs to no request: health, names that are the same for everybody, and what
+#: is asked with a row that the request may see.
+WITHOUT = {
+    *("node.health", "node.host_of", "types.resolve", "metrics.page"),
+    "hosts.of_attachment",
+}
 
 
 def service_method(node: ast.expr) -> str | None:
