@@ -38,8 +38,10 @@ SIZE = 64 * MIB
 class HelperProcess:
     """The root helper in a separate process, with its own socket."""
 
-    def __init__(self, directory: Path) -> None:
-        self.path = str(directory / "helper.sock")
+    def __init__(self, directory: Path, prefix: str = PREFIX) -> None:
+        self.path, self.prefix = str(directory / "helper.sock"), prefix
+        self._config = directory / "helper.conf"
+        self._config.write_text(_SERVED.read_text().replace(PREFIX, prefix))
         self._filters = Path(__file__).parents[2] / "rootwrap.d"
         self._clients: list[Helper] = []
         self.start()
@@ -59,7 +61,7 @@ class HelperProcess:
                 "root",
             ]
             line += ["--socket", self.path, "--filters", str(self._filters)]
-            line += ["--config", str(_SERVED)]
+            line += ["--config", str(self._config)]
             self._process = subprocess.Popen(
                 line, env={**os.environ, "NOTIFY_SOCKET": "@" + name}
             )
@@ -118,7 +120,7 @@ def target(
 ) -> LioTarget:
     """The driver under test, with its default options except these."""
     options = {each.dest: each.default for each in LioTarget.OPTIONS}
-    options |= {"lio_deadline": deadline, "target_prefix": PREFIX}
+    options |= {"lio_deadline": deadline, "target_prefix": helper.prefix}
     options |= {"target_ip_address": address, "target_port": port}
     return LioTarget("test", options, helper.client())
 
@@ -178,7 +180,7 @@ class Node:
         self.id = str(uuid.uuid4())
         self.name = f"volume-{self.id}"
         self.helper, self.driver = helper, driver
-        self.iqn = PREFIX + self.name
+        self.iqn = helper.prefix + self.name
         self.group = CONFIGFS / "iscsi" / self.iqn / "tpgt_1"
         self._sessions: list[Session] = []
 

@@ -19,7 +19,14 @@ from lunshare.drivers.errors import DeadlineExceeded, TargetFailed
 from tests.stands.waiting import until
 from tests.system.hostile_host import PORTAL
 from tests.system.lio_checks import ONE, refused
-from tests.system.lio_node import Backing, HelperProcess, Node, initiator, target
+from tests.system.lio_node import (
+    PREFIX,
+    Backing,
+    HelperProcess,
+    Node,
+    initiator,
+    target,
+)
 from tests.system.raw_iscsi import RawSession
 from tests.system.test_lio_hostile import _named_port, _pr_out
 
@@ -125,8 +132,11 @@ def _connections() -> int:
 
 @pytest.fixture
 def lost(tmp_path: Path, backing: Backing) -> Iterator[Node]:
-    """A volume that may not be removed, and a helper that then does not end."""
-    helper = HelperProcess(tmp_path)
+    """A volume that may not be removed, and a helper that then does not end.
+
+    No other helper reads its target: it would not end either.
+    """
+    helper = HelperProcess(tmp_path, PREFIX + "lost:")
     driver = target(helper)
     driver.check()
     yield Node(helper, driver, backing)
