@@ -172,6 +172,9 @@ def test_closing_waits_for_running_writes(
     assert refused(node, "a") == (not wanted)
 
 
+# An emulated processor needs 1.3 s; a login that has begun, 15 s and more.
+_REMOVE_SECONDS = 5.0
+
 _DYING = """
 import sys
 from tests.system.lio_hosts import BLOCK, Session
@@ -308,24 +311,31 @@ def test_remove_waits_for_running_writes(helper: HelperProcess, node: Node) -> N
 
 @pytest.mark.parametrize("hosts", ["a", "abcdefgh"])
 def test_a_login_that_has_begun_delays_no_remove(node: Node, hosts: str) -> None:
-    """The kernel waits for it before it removes the ACL: 15 s (7.2)."""
+    """The kernel would wait before it removes the ACL: 15 s in 7.2, for ever in 6.1."""
     node.apply(**dict.fromkeys(hosts, "rw"))
     with contextlib.closing(UnfinishedLogin(initiator("a"), node.iqn, PORTAL)):
         began = time.monotonic()
         node.driver.remove(node.id)
-        assert time.monotonic() - began < 1.0
+        assert time.monotonic() - began < _REMOVE_SECONDS
         assert not node.backstores()
-        until(lambda: not node.group.parent.exists(), seconds=20.0)
+        assert node.live() == {}
+        assert refused(node, "a")
+    until(lambda: not node.group.parent.exists(), seconds=30.0)
 
 
 def test_a_volume_is_exported_again_beside_a_begun_login(node: Node) -> None:
-    """Its first attach waits for that login, and is complete."""
+    """Its first attach does not wait for it. Logins do: the target takes one at a time.
+
+    They wait until it ends, see docs/kernel-reports/one-login-at-a-time.md.
+    """
     node.apply(a="rw", b="ro")
     with contextlib.closing(UnfinishedLogin(initiator("a"), node.iqn, PORTAL)):
         node.driver.remove(node.id)
+        began = time.monotonic()
         node.apply(only="c", c="rw")
-        node.login("c").write(0, ONE)
+        assert time.monotonic() - began < _REMOVE_SECONDS
         assert node.live() == {"c": "rw"}
+    node.login("c").write(0, ONE)
     assert refused(node, "a")
     node.apply(c="rw")
     node.login("c").write(0, ONE)

@@ -61,16 +61,16 @@ def need_luns(target: Target) -> None:
         raise TargetFailed(target.volume_id, _STUCK % ", ".join(hosts))
 
 
-def end_all(target: Target, hosts: Iterable[str], given_up: Event) -> None:
+def end_all(target: Target, hosts: Iterable[str], stay: bool, given_up: Event) -> None:
     """Remove or keep the ACLs of a target without LUNs, where nobody can log in.
 
-    This waits for a login that has begun: the kernel ends it after 15 s. With
-    ``given_up`` the rest is left alone.
+    All of them ``stay`` beside a login that may have begun: see ``emptied_targets``.
+    With ``given_up`` the rest is left alone.
     """
     for acl in map(target.acl, hosts):
         if given_up.is_set():
             return
-        if not target.sessions():
+        if not stay and not target.sessions():
             remove(acl)
         elif acls.is_dead(acl):
             acls.keep(acl, acls.DEAD)

@@ -25,6 +25,7 @@ from lunshare.drivers.values import Connector, Disk, DiskKind, Mode, Portal
 from lunshare.helper import disk_paths
 from lunshare.helper.lio import acls, backstores, empty_acls, kept_acls
 from lunshare.helper.lio.backstores import Role
+from lunshare.helper.lio.begun_logins import LOGINS
 from lunshare.helper.lio.configfs import (
     create_object,
     links,
@@ -288,16 +289,20 @@ def _remove_objects(target: Target, lock: TimedLock) -> list[str]:
 
 
 def _end_acls(target: Target, lock: TimedLock) -> bool:
-    """Remove the ACLs; False if one is still held, which is left to its thread.
+    """Remove the ACLs, or keep them closed; False if a login may hold one.
 
-    Until that ends, at most 15 s, the directory of the ACLs cannot be read.
+    None can begin any more. One that was not seen is left to the thread of the step:
+    until it ends, the directory of the ACLs cannot be read.
     """
     hosts, given_up = target.acls(), Event()
+    stay = bool(hosts) and LOGINS.may_exist(target.group)
     what = f"removing the ACLs of {target.name}"
     seconds = _ACLS_SECONDS + _ACL_SECONDS * len(hosts)
-    if not lock.try_step(what, seconds, empty_acls.end_all, target, hosts, given_up):
+    if not lock.try_step(
+        what, seconds, empty_acls.end_all, target, hosts, stay, given_up
+    ):
         given_up.set()
-    return not given_up.is_set()
+    return not stay and not given_up.is_set()
 
 
 def _wait_for_sessions(target: Target, lock: TimedLock, seconds: float) -> None:

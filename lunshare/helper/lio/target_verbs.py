@@ -9,14 +9,12 @@ whatever else the node exports.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from lunshare.drivers.errors import DeadlineExceeded, HelperBusy, TargetFailed
+from lunshare.drivers.errors import TargetFailed
 from lunshare.drivers.values import Connector, Disk, Mode
 from lunshare.helper.lio import (
     acls,
@@ -31,6 +29,7 @@ from lunshare.helper.lio import (
 from lunshare.helper.lio.backstores import Role
 from lunshare.helper.lio.cinder_targets import TakesOver
 from lunshare.helper.lio.configfs import CORE, ISCSI, ROOT, create_object, read
+from lunshare.helper.lio.emptied_targets import EmptiedTargets
 from lunshare.helper.lio.target_requests import Apply
 from lunshare.helper.lio.target_tree import Target
 from lunshare.helper.named_locks import Locks, TimedLock
@@ -38,8 +37,6 @@ from lunshare.helper.verbs import IsGone, never_gone
 
 # They have a part of the threads, like any other medium.
 _UNKNOWN = "unknown disks"
-# The kernel ends a login that has begun after 15 s.
-_LOGIN_SECONDS = 20.0
 
 _Value = TypeVar("_Value")
 Hosts = tuple[Connector, ...]
@@ -57,6 +54,7 @@ class TargetVerbs:
         """``takes_over``: for which groups targets of Cinder's driver may be ours."""
         self._prefix, self._takes_over = prefix, takes_over
         self.locks = Locks()
+        self._emptied = EmptiedTargets(self.locks)
 
     def check(self, prefix: str) -> list[str]:
         """Prepare the node; return a sentence for each thing that is missing or wrong.
@@ -92,17 +90,8 @@ class TargetVerbs:
         with self.locks.hold(target.name, seconds, medium, is_gone=is_gone) as lock:
             changes = as_target_failed(_remove, target, lock)
         if os.path.isdir(target.path):
-            threading.Thread(target=self._finish, args=(target,), daemon=True).start()
+            self._emptied.add(target)
         return changes
-
-    def _finish(self, target: Target) -> None:
-        """Remove what a login has held that had begun, unless it is used again."""
-        with (
-            contextlib.suppress(OSError, TargetFailed, DeadlineExceeded, HelperBusy),
-            self.locks.hold(target.name, _LOGIN_SECONDS) as lock,
-        ):
-            if not target.enabled():
-                iscsi_target.teardown(target, lock)
 
     def _target(self, volume_id: str) -> Target:
         return Target(self._prefix, volume_id, self._takes_over)
