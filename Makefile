@@ -10,10 +10,13 @@ unexport PYTHONDONTWRITEBYTECODE
 # The programs of others, one after the other: each starts servers.
 OTHERS := outside,fleet-quick,prometheus,proxies,clients-quick,tempest
 
+# A part that fails keeps no other one from running. make names each that failed.
+MAKEFLAGS += --keep-going
+
 # Many small commits: where the machine has enough memory, their files are there.
 unit api conformance daemon restart matrix orders: export PYTEST_DEBUG_TEMPROOT = $(shell tests/memory)
 
-.PHONY: help demo check lint unit others api conformance daemon test test-full restart storm storm-seeds system quick openapi fuzz fuzz-hosts fuzz-kernels handovers handover-cuts matrix orders fleet-quick fleet-releases fleet cluster stonith prometheus proxies services images thin-1 thin-2 thick-1 thick-2 node-1 node-2 target judged tempest tempest-lab local-attach takeover clients clients-quick clients-page test-kernels outside test-loopback bench run sample api-reference states walks clean
+.PHONY: help demo check lint unit others api conformance daemon test test-full restart storm storm-seeds storm-tests system quick openapi fuzz fuzz-hosts fuzz-kernels handovers handover-cuts matrix orders fleet-quick fleet-releases fleet cluster stonith prometheus proxies services images thin-1 thin-2 thick-1 thick-2 node-1 node-2 target judged tempest tempest-lab local-attach takeover clients clients-quick clients-page test-kernels outside test-loopback bench run sample api-reference states walks clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -21,7 +24,8 @@ help: ## list the targets
 $(VENV)/.ready: setup.cfg pyproject.toml Makefile
 	tests/prerequisites
 	python3 -m venv $(VENV)
-	$(VENV)/bin/pip install --quiet --quiet --editable '.[test]'
+	@echo "installing lunshare and what its tests need, some minutes"
+	@$(VENV)/bin/pip install --editable '.[test]' >$(VENV)/pip.txt 2>&1 || { cat $(VENV)/pip.txt >&2; exit 1; }
 	touch $@
 
 demo: $(VENV)/.ready ## one volume for three hosts, two of them read-only, on a real kernel
@@ -53,9 +57,7 @@ test: $(VENV)/.ready ## everything: check; services, others and the judged syste
 	tests/beside lint unit api conformance \
 		--next daemon,restart,storm-seeds,openapi $(OTHERS) images,judged --next quick
 
-system: ## the system tests on a real kernel: in quick guests of the lab, then on the stock kernel
-	tests/system/run
-	$(MAKE) judged
+system: quick judged ## the system tests on a real kernel: in quick guests of the lab, then on the stock kernel
 
 quick: ## all of them in quick guests of the lab
 	tests/system/run
@@ -87,15 +89,18 @@ services: ## the four that start daemons of their own
 storm: $(VENV)/.ready ## 60 s of many clients, faults and kill -9 against a daemon, then the invariants; a new seed each time
 	tests/storm/run
 
-storm-seeds: $(VENV)/.ready ## the storm's own tests, then 60 s of it with seeds that are always the same
-	$(PYTEST) -q -n 2 tests/storm
-	tests/storm/run --seed 741602316 --seconds 30
-	tests/storm/run --seed 20261125 --seconds 30
+storm-seeds: storm-tests storm-741602316 storm-20261125 ## the storm's own tests, then 60 s of it with seeds that are always the same
 
-openapi: $(VENV)/.ready ## 80 s of schemathesis with each auth strategy: no 5xx, no answer that the OpenAPI document lacks; SEED=...
-	tests/openapi/run --seconds 26 --auth noauth $(if $(SEED),--seed $(SEED))
-	tests/openapi/run --seconds 26 --auth http_basic $(if $(SEED),--seed $(SEED))
-	tests/openapi/run --seconds 26 --auth keystone $(if $(SEED),--seed $(SEED))
+storm-tests: $(VENV)/.ready
+	$(PYTEST) -q -n 2 tests/storm
+
+storm-%: $(VENV)/.ready
+	tests/storm/run --seed $* --seconds 30
+
+openapi: openapi-noauth openapi-http_basic openapi-keystone ## 80 s of schemathesis with each auth strategy: no 5xx, no answer that the OpenAPI document lacks; SEED=...
+
+openapi-%: $(VENV)/.ready
+	tests/openapi/run --seconds 26 --auth $* $(if $(SEED),--seed $(SEED))
 
 EXAMPLES ?= 20000
 fuzz: $(VENV)/.ready ## random frames, verbs and commands against the root helper; EXAMPLES=20000
