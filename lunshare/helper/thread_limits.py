@@ -36,7 +36,7 @@ class ThreadLimit:
         :raises HelperBusy: the limit is still reached after so many seconds.
         """
         with self._changed:
-            if not self._changed.wait_for(lambda: self._free(medium), seconds):
+            if not self._changed.wait_for(lambda: self._has_room(medium), seconds):
                 raise HelperBusy(self._why(medium))
             self._waiting[medium] += 1
 
@@ -48,7 +48,7 @@ class ThreadLimit:
                 del self._waiting[medium]
             self._changed.notify_all()
 
-    def _free(self, medium: str) -> bool:
+    def _has_room(self, medium: str) -> bool:
         fits = self._waiting[medium] < self._each or not medium
         return fits and self._waiting.total() < self._most
 

@@ -124,8 +124,8 @@ class NfsServer:
         """Fill it up to the last 2 MiB."""
         self.wait_for_free_space()
         filler = self.path / "filler"
-        found = os.statvfs(self.path)
-        free = found.f_bavail * found.f_frsize
+        space = os.statvfs(self.path)
+        free = space.f_bavail * space.f_frsize
         run("fallocate", "-l", str(free - 2 * MIB), str(filler))
         try:
             yield

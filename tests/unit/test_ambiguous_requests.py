@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from lunshare.agent.http import connection_loop, listener
-from lunshare.agent.http.tls_records import LimitedTls
+from lunshare.agent.http import listener
 from lunshare.agent.listen_addresses import Address
 from tests.ambiguous_requests import READ_AS_ONE, REFUSED
 
@@ -63,8 +62,3 @@ def test_an_unusual_form_is_one_request(data: bytes, recorder: Recorder) -> None
     answers = recorder.answers(data + LAST)
     assert answers.count(b"HTTP/1.1 200 ") == 2
     assert recorder.paths == ["/", "/last"]
-
-
-def test_a_connection_with_tls_has_a_small_buffer() -> None:
-    """asyncio's own is 256 KiB, for each of MAX_CONNECTIONS."""
-    assert LimitedTls.max_size * connection_loop.MAX_CONNECTIONS <= 8 * 2**20

@@ -23,6 +23,7 @@ import pytest
 from lunshare.agent.http import connection_loop, listener
 from lunshare.agent.http.connection import Listener
 from lunshare.agent.http.sockets import listening_socket
+from lunshare.agent.http.tls_records import LimitedTls
 from lunshare.agent.listen_addresses import Address
 from lunshare.agent.request_scope import PROVEN, Credential
 from tests.stands.waiting import until
@@ -375,3 +376,8 @@ def test_connections_of_known_clients_are_closed_last(
                 assert wire.recv(1) == b""
         client.sendall(asked)
         assert client.recv(65536).startswith(b"HTTP/1.1 200")
+
+
+def test_a_connection_with_tls_has_a_small_buffer() -> None:
+    """asyncio's own is 256 KiB, for each of MAX_CONNECTIONS."""
+    assert LimitedTls.max_size * connection_loop.MAX_CONNECTIONS <= 8 * 2**20

@@ -102,9 +102,9 @@ class HostDemands:
         """
         if self._last is None:
             return now
-        last = self._last.get(now.acl, _nothing(now))
+        last = self._last.get(now.acl, _without_traffic(now))
         if now.read < last.read or now.written < last.written:
-            return _nothing(now)  # another mapped LUN counts anew
+            return _without_traffic(now)  # another mapped LUN counts anew
         if last.session == now.session:
             return self._bases.get(now.acl, last)
         return replace(last, session=now.session, sent=0, received=0)
@@ -197,5 +197,5 @@ def _demand(target: Target, acl: str) -> Demand:
     )
 
 
-def _nothing(now: Demand) -> Demand:
+def _without_traffic(now: Demand) -> Demand:
     return replace(now, read=0, written=0, sent=0, received=0)
