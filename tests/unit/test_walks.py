@@ -12,7 +12,9 @@ import pytest
 from tests.unit import walks
 from tests.unit.walks import Walk
 
-MAX_FILES, MAX_LINES = 30, 6500
+MAX_FILES = 30
+# The detach of the last host ends the export, and looks for logins that have begun.
+MAX_LINES = {"Attach": 6500, "Detach": 6600}
 HELPER = "lunshare/helper/server.py"
 
 
@@ -21,7 +23,7 @@ def traced() -> dict[str, Walk]:
     return {walk.name: walk for walk in walks.walk_all()}
 
 
-@pytest.mark.parametrize("name", ["Attach", "Detach"])
+@pytest.mark.parametrize("name", MAX_LINES)
 def test_the_way_of_an_attach_to_the_kernel_is_short(
     traced: dict[str, Walk], name: str
 ) -> None:
@@ -31,7 +33,7 @@ def test_the_way_of_an_attach_to_the_kernel_is_short(
     assert HELPER in walk.spine
     assert "lunshare/helper/lio/configfs.py" in walk.spine
     assert len(walk.spine) <= MAX_FILES
-    assert walk.lines <= MAX_LINES
+    assert walk.lines <= MAX_LINES[name]
 
 
 def test_a_create_ends_where_lvcreate_starts(traced: dict[str, Walk]) -> None:
