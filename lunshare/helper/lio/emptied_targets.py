@@ -11,6 +11,7 @@ the target reads from it, so it is as long as the host keeps its connection
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
 
@@ -19,6 +20,8 @@ from lunshare.helper.lio import iscsi_target
 from lunshare.helper.lio.begun_logins import LOGINS
 from lunshare.helper.lio.target_tree import Target
 from lunshare.helper.named_locks import Locks
+
+LOG = logging.getLogger(__name__)
 
 _PAUSE_SECONDS = 5.0
 _LOCK_SECONDS = 20.0
@@ -41,12 +44,16 @@ class EmptiedTargets:
 
     def _run(self) -> None:
         while target := self._next():
-            if not target.enabled() and LOGINS.may_exist(target.group):
-                time.sleep(_PAUSE_SECONDS)
-                continue
-            self._remove(target)
+            try:
+                if not target.enabled() and LOGINS.may_exist(target.group):
+                    time.sleep(_PAUSE_SECONDS)
+                    continue
+                self._remove(target)
+            except Exception:  # the others are removed all the same
+                LOG.exception("the empty target of %s stays", target.name)
             with self._mutex:
-                del self._targets[target.name]
+                if self._targets[target.name] is target:  # else it was added again
+                    del self._targets[target.name]
 
     def _next(self) -> Target | None:
         with self._mutex:
