@@ -133,12 +133,12 @@ def in_order(
     whole rows, as far as no index has their order: a page of the names of 1,000 volumes
     with full metadata took 6.8 s. So it sorts ids, and the rows are read by these.
     """
-    found = connection.execute(query.with_only_columns(ident), values(page))
-    ids = list(found.scalars())
+    result = connection.execute(query.with_only_columns(ident), values(page))
+    ids = list(result.scalars())
     for start in range(0, len(ids), _ROWS):
-        some = ids[start : start + _ROWS]
-        rows = {row.id: row for row in by_ids.iterate(connection, {IDS: some})}
-        yield from (rows[name] for name in some)
+        chunk = ids[start : start + _ROWS]
+        rows = {row.id: row for row in by_ids.iterate(connection, {IDS: chunk})}
+        yield from (rows[row_id] for row_id in chunk)
 
 
 def is_indexed(page: Page) -> bool:

@@ -23,12 +23,12 @@ _ENDS, _WAITS = 1, 2
 
 def named(*wanted: str) -> list[int]:
     """Return the ids of the kernel's threads of this name. It reads all processes."""
-    found = []
+    threads = []
     for process in filter(str.isdigit, names("/proc")):
         with contextlib.suppress(OSError):  # it has ended meanwhile
             if read(f"/proc/{process}/comm") in wanted and _status(int(process)):
-                found.append(int(process))
-    return found
+                threads.append(int(process))
+    return threads
 
 
 def be_first() -> None:
